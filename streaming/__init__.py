@@ -1,1 +1,1 @@
-"""How it moves: Spark, Kafka, SQL, HTTP, notifications. It decides nothing about groups."""
+"""Input and output: Spark, Kafka, SQL, HTTP, notifications. `coordinator_model` makes all decisions about groups."""

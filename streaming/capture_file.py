@@ -1,4 +1,4 @@
-"""The capture format: JSON Lines of raw Kafka rows, plain or gzip, in any order (docs: the contract in README)."""
+"""The capture format: raw Kafka rows as JSON Lines, plain or gzip, in any order (docs/capture.md)."""
 
 import base64
 import binascii
@@ -17,17 +17,17 @@ MAX_REASON = 200
 
 
 class BadRow(ValueError):
-    """A line of a capture that is no row, or none that this version reads."""
+    """A line of a capture that is not a row, or not one that this version reads."""
 
 
 CAPTURED = PARSERS.keys() - {REPORTS}
-"""What a row may call its source. Reports are captured as telemetry: their topic tells them, as it is configured."""
+"""The sources that a row may name. Reports are captured as telemetry and recognized by their configured topic."""
 OTHER_SOURCE = "another source"
-"""Of a row that another version may write: skipped, with a count."""
+"""The error for rows that another version may write: they are skipped and counted."""
 
 
 def open_text(path: Path) -> IO[str]:
-    """Open a capture for reading; gzip is told by its first bytes, not by its name."""
+    """Open a capture for reading; gzip is recognized by its first bytes, not by its name."""
     with path.open("rb") as raw:
         zipped = raw.read(2) == b"\x1f\x8b"
     if zipped:
@@ -36,7 +36,7 @@ def open_text(path: Path) -> IO[str]:
 
 
 def position_bytes(text: IO[str]) -> int:
-    """Return how far into the file, as it lies on the disk, an opened capture has been read."""
+    """Return how far an opened capture has been read, as a position in the file on disk."""
     buffer: Any = text.buffer  # type: ignore[attr-defined]  # both are text over bytes
     return int(getattr(buffer, "fileobj", buffer).tell())
 
@@ -44,11 +44,11 @@ def position_bytes(text: IO[str]) -> int:
 def read_rows(
     lines: Iterator[str] | IO[str], client_topics: Collection[str] = CLIENT_TOPICS
 ) -> Iterator[SourceRow | BadRow]:
-    """Read a capture; a line that is no row comes back as ``BadRow``, an empty one not at all.
+    """Read a capture; yield a ``BadRow`` for a line that is not a row, and nothing for an empty line.
 
-    Of the telemetry the topic decides what a row may say: in ``client_topics`` clients report, all others are the
-    brokers' request log. A gzip file that was cut short, as by the death of its writer, or damaged, ends with one
-    ``BadRow``.
+    For telemetry the topic decides what a row may be: reports of clients in ``client_topics``, lines of the brokers'
+    request log in all others. A gzip file that is damaged or was cut short, for example because its writer was killed,
+    ends with one ``BadRow``.
     """
     for line in _until_cut(lines):
         if line is None:
@@ -59,7 +59,7 @@ def read_rows(
                 yield _row(line, client_topics)
             except BadRow as bad:
                 yield bad
-            except Exception as error:  # noqa: BLE001 # no row costs its neighbours
+            except Exception as error:  # noqa: BLE001 # a bad row must not affect others
                 yield BadRow(f"{type(error).__name__}: {error}"[:MAX_REASON])
 
 

@@ -1,4 +1,4 @@
-"""Write a capture that stays readable however its writer ends."""
+"""Writing a capture that stays readable however its writer ends."""
 
 import gzip
 import threading
@@ -11,10 +11,10 @@ FLUSH_S: Final = 1.0
 
 
 class CaptureWriter:
-    """A new file, plain or gzip by its name; raises `FileExistsError` where there is one already.
+    """A new file, plain or gzip by its name; raises `FileExistsError` if it exists.
 
-    What was written is flushed at least once a second of writing: a process that is killed leaves a file whose whole
-    lines `replay` reads. Threads may share it; what comes after `close` is dropped.
+    While lines are written, they are flushed at least once a second: if the process is killed, `replay` can read the
+    complete lines of the file. Threads may share it; lines written after `close` are dropped.
     """
 
     def __init__(self, path: Path) -> None:
@@ -27,7 +27,7 @@ class CaptureWriter:
         )
 
     def write(self, lines: Iterable[str]) -> None:
-        """Append lines, each without its line end; raises `OSError`, as where the disk is full."""
+        """Append lines, each without its line end; raises `OSError`, for example if the disk is full."""
         with self._lock:
             if self._file.closed:
                 return

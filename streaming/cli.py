@@ -1,4 +1,4 @@
-"""The command `group-monitor`: one module a command, imported when it is named."""
+"""The command `group-monitor`: one module per command, imported when the command is called."""
 
 import difflib
 import importlib
@@ -32,7 +32,9 @@ COMMANDS = {
 
 
 KEPT_PRIVATE = frozenset({"audit", "broker", "capture", "demo", "quality", "run", "serve"})
-"""Whose files nobody else may read: database, checkpoints and captures hold what clients sent, logs who they are."""
+"""Commands whose files only the owner may read: databases, checkpoints and captures contain what clients sent, and logs
+contain who the clients are.
+"""
 
 
 def _version() -> str:
@@ -59,7 +61,7 @@ class _Commands(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete a command's name without importing what it needs."""
+        """Complete a command's name without importing its module."""
         names = [CompletionItem(name, help=text) for name, text in COMMANDS.items() if name.startswith(incomplete)]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
@@ -76,7 +78,7 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
-        except ModuleNotFoundError as error:  # a command may need a package only as it runs
+        except ModuleNotFoundError as error:  # a command may import a package only when it runs
             raise _missing(ctx.invoked_subcommand or "", error) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -110,7 +112,7 @@ def main(ctx: click.Context) -> None:
 
     \b
       eval "$(_GROUP_MONITOR_COMPLETE=bash_source group-monitor)"
-    """  # noqa: D301 - click's own mark for a line that is not to be wrapped
+    """  # noqa: D301 - click's mark for a line that must not be wrapped
     if ctx.invoked_subcommand in KEPT_PRIVATE:
         os.umask(0o077)
 

@@ -1,4 +1,4 @@
-"""Cluster rows of a capture: what brokers say when asked while it is recorded, with all else that its replay needs."""
+"""Cluster rows of a capture: brokers' answers to requests made while recording, and what else a replay needs."""
 
 import base64
 import json
@@ -34,9 +34,9 @@ _COMMIT_KEY: Final = re.compile(r'^\{"source":"offsets".*"key":"(AA[AE][^"]*)"')
 
 
 class ClusterRows:
-    """Writes a row whenever metadata was asked, and one for each round of end offsets.
+    """Writes a row after each metadata request, and one for each round of end offsets.
 
-    `saw` is told of what is recorded: it names the brokers' keys, and the topics that are in use.
+    `saw` must be called with the recorded lines: they contain the brokers' keys, and the topics that are in use.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class ClusterRows:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._end_offsets.stop()
         self._watch.stop()
-        if kind is None:  # what was created since it was last asked for
+        if kind is None:  # for topics created since the last request
             self._facts_s = None
             self._take({"source": CLUSTER, "timestamp_ms": _now_ms()})
 
     def saw(self, lines: Sequence[str]) -> None:
-        """Take rows that were recorded, of one partition in its order."""
+        """Read recorded rows of one partition, in offset order."""
         self._committed.saw(lines)
         if self._nonce:
             for line in lines:
@@ -88,19 +88,19 @@ class ClusterRows:
                     self._watch.heard(event.asked, event.broker)
 
     def _take(self, row: Row) -> None:
-        """Write a row, its instant by the brokers' clocks as far as they are known: the lines read by then."""
+        """Write a row with its instant by the brokers' clocks, as far as the lines read so far show them."""
         row = row | {"timestamp_ms": row["timestamp_ms"] - self._delay_ms()}
         self._write([_line(row | self._facts() | self._settings)])
 
     def _take_round(self, asked: Round) -> None:
-        """Write a round of end offsets: what the leaders have told in it."""
+        """Write a round of end offsets: what the leaders have answered in it."""
         self._write([_line({"source": CLUSTER, "timestamp_ms": asked.at_ms, **offsets_of(asked)})])
 
     def _delay_ms(self) -> int:
         return self._behind_ms if abs(self._behind_ms) <= STALE_MS else 0
 
     def _facts(self) -> Row:
-        """Ask for what seldom changes, once in a while; what may not be asked is left out."""
+        """Ask for facts that seldom change, every `FACTS_EVERY_S`; leave out those that may not be read."""
         if self._facts_s is not None and time.monotonic() - self._facts_s < FACTS_EVERY_S:
             return {}
         self._facts_s = time.monotonic()
@@ -114,7 +114,7 @@ class ClusterRows:
 
 
 class CommittedTopics:
-    """The topics that somebody commits to, by the lines of a capture; each partition's key is read once."""
+    """The topics for which offsets are committed, by the lines of a capture; each partition's key is read once."""
 
     def __init__(self) -> None:
         self._keys: set[str] = set()
@@ -125,7 +125,7 @@ class CommittedTopics:
         return list(self._topics)
 
     def saw(self, lines: Sequence[str]) -> None:
-        """Take recorded lines: only keys of commits begin so, and only topics that Kafka allows count."""
+        """Read recorded lines: only keys of commits match, and only topics that Kafka allows count."""
         for line in lines:
             if (found := _COMMIT_KEY.search(line)) and found[1] not in self._keys and len(self._keys) < MAX_KEYS:
                 self._keys.add(found[1])
@@ -134,7 +134,7 @@ class CommittedTopics:
 
 
 def offsets_of(asked: Round) -> Row:
-    """Return the fields of a cluster row: offsets by topic and partition, None where nobody told this time."""
+    """Return the fields of a cluster row: offsets by topic and partition, None if there was no answer this time."""
     is_told = asked.asked_ms == asked.at_ms
     row: Row = {}
     for name, column in (("end_offsets", asked.ends), ("start_offsets", asked.starts)):

@@ -1,8 +1,8 @@
-"""`monitor.toml` -> `Settings`: strict, frozen, and silent about secrets.
+"""`monitor.toml` -> `Settings`: strict, frozen, and without printed secrets.
 
-Unknown keys and wrong types are errors that name file, line and what was probably meant. Secrets never stand in
-the file: they come from the environment (`Secrets`) or from a file named by a `*_file` key, are held as
-`SecretStr`, and `Settings.effective` masks them.
+Unknown keys and wrong types are errors that name the file, the line and what was probably meant. Secrets are never in
+this file: they come from the environment (`Secrets`) or from a file named by a `*_file` key, are held as `SecretStr`,
+and `Settings.effective` masks them.
 """
 
 import dataclasses
@@ -44,7 +44,7 @@ _OWN_LABELS = frozenset({"alertname", "severity", "cluster", "group", "incident"
 
 
 class Secrets(BaseSettings):
-    """What only the environment may say, e.g. `GROUP_MONITOR_KAFKA_SASL_PASSWORD`."""
+    """Values that only the environment may set, such as `GROUP_MONITOR_KAFKA_SASL_PASSWORD`."""
 
     model_config = SettingsConfigDict(env_prefix=ENVIRONMENT_PREFIX, extra="ignore", hide_input_in_errors=True)
     kafka_sasl_password: SecretStr | None = None
@@ -132,7 +132,7 @@ class Run(Table):
 
     @property
     def on_this_machine(self) -> bool:
-        """Whether no process of Spark is on another machine."""
+        """Whether all of Spark's processes are on this machine."""
         return re.fullmatch(r"local(\[.*\]|-cluster\[.*\])?", self.master) is not None
 
 
@@ -149,7 +149,7 @@ class StoreSettings(Table):
     """How long closed incidents, generations and delivered messages are kept."""
 
     def connection_url(self) -> str:
-        """Return the URL with its password filled in: never to be printed."""
+        """Return the URL with its password filled in; never print it."""
         parts = urlsplit(self.url)
         if self.password is None or not parts.username:
             return self.url
@@ -205,7 +205,7 @@ class Serve(Table):
         return self
 
     def heartbeat_address(self) -> str | None:
-        """Return the switch's URL, which may be a secret; None without one. Raises `ConfigError`."""
+        """Return the dead man's switch's URL, which may be a secret, or None. Raises `ConfigError`."""
         if self.heartbeat_url_file is None:
             return self.heartbeat_url
         try:
@@ -225,14 +225,14 @@ class Quality(Table):
     """How many rows of each table a check looks at."""
 
 
-# A model over exactly the fields of `Thresholds`, all optional, so that a knob is named in one place only.
+# A model with exactly the fields of `Thresholds`, all optional, so that each threshold is defined in one place only.
 _OVERRIDES: dict[str, Any] = {
     name: (Annotated[kind | None, Field(gt=0)], None) for name, kind in get_type_hints(Thresholds).items()
 }
 ThresholdOverrides = create_model("ThresholdOverrides", __base__=Table, **_OVERRIDES)
 
 
-@lru_cache  # for it is asked of each group, in each batch
+@lru_cache  # because it is called for each group in each batch
 def _overridden(base: Thresholds, overrides: BaseModel) -> Thresholds:
     return dataclasses.replace(base, **overrides.model_dump(exclude_unset=True, exclude_none=True))
 
@@ -285,7 +285,7 @@ class WebhookReceiver(_Receiver):
         return self
 
     def address(self) -> str:
-        """Return the URL to POST to: never to be printed. Raises `ConfigError` where the file holds none."""
+        """Return the URL to POST to; never print it. Raises `ConfigError` if the file has none."""
         if self.url_file is None:
             return self.url or ""
         try:
@@ -313,7 +313,7 @@ class PagerDutyReceiver(_Receiver):
         return self
 
     def routing_key(self) -> str:
-        """Return the key: never to be printed. Raises `ConfigError` where there is none."""
+        """Return the key; never print it. Raises `ConfigError` if there is none."""
         if self.routing_key_file is None:
             key = os.environ.get(self.routing_key_env or "", "").strip()
             if not key:
@@ -399,12 +399,12 @@ class Settings(Table):
         return tuple(block.pattern for block in self.groups)
 
     def effective(self) -> str:
-        """Show what is in force, in TOML's look, with secrets and URL credentials masked: for the start-up log."""
+        """Return the settings formatted like TOML, with secrets and URL credentials masked, for the start-up log."""
         return "\n".join(as_toml(self.model_dump(mode="json", exclude_none=True)))
 
 
 def load(path: Path | None) -> Settings:
-    """Read, complete with environment and secrets, and validate; raises `ConfigError`. None: no file, all defaults."""
+    """Read a file, add environment and secrets, and validate; raises `ConfigError`. None: no file, all defaults."""
     try:
         text = "" if path is None else path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -435,7 +435,7 @@ SECRET_KEYS = {
 
 
 def _add_secrets(raw: dict[str, Any], problems: Problems) -> None:
-    """Put secrets from files and environment (which wins) where the models expect them; refuse them in the file."""
+    """Add secrets from files and environment (which takes precedence) to `raw`; refuse secrets in the file itself."""
     secrets = Secrets()
     for (table, key), name in SECRET_KEYS.items():
         section, variable = raw.get(table, {}), f"{ENVIRONMENT_PREFIX}{name.upper()}"
@@ -452,7 +452,7 @@ def _add_secrets(raw: dict[str, Any], problems: Problems) -> None:
                 value = read_secret(Path(file))
             except ValueError as error:
                 problems.add((table, f"{key}_file"), f"[{table}] {key}_file: {error}")
-                value = "unreadable"  # what is wrong with it is said already
+                value = "unreadable"  # the problem has been reported already
         if value is not None:
             raw.setdefault(table, section)[key] = value
 
@@ -471,7 +471,7 @@ TABLES: dict[str, type[BaseModel]] = {
 
 
 def _add_problem(detail: Mapping[str, Any], raw: Mapping[str, Any], problems: Problems) -> None:
-    """Note one of pydantic's errors at its place in the file."""
+    """Record one of pydantic's errors at its place in the file."""
     where: TomlPath = detail["loc"]
     names = [part for part in where if isinstance(part, str)]
     table = next((name for name in reversed(names[:-1]) if name in TABLES), "")

@@ -1,7 +1,7 @@
-"""Environment variables that win over the file: `GROUP_MONITOR_SERVE__PORT` is `[serve] port`.
+"""Environment variables that override the file: `GROUP_MONITOR_SERVE__PORT` is `[serve] port`.
 
-Two underscores stand between table and key; a key of the top level has none. A variable with two underscores that
-names no key is an error, as a wrong key in the file is. Arrays of tables (`[[groups]]`, `[[notify]]`) have none.
+Two underscores separate table and key; a top-level key has none. A variable with two underscores that matches no key is
+an error, like a wrong key in the file. Arrays of tables (`[[groups]]`, `[[notify]]`) have no variables.
 """
 
 import json
@@ -20,7 +20,7 @@ BETWEEN: Final = "__"
 
 
 def variables_of(settings: type[BaseModel]) -> dict[str, tuple[tuple[str, ...], FieldInfo]]:
-    """Every variable of the environment -> the place of its key, and the key's field."""
+    """Return for every environment variable the place of its key, and the key's field."""
     found: dict[str, tuple[tuple[str, ...], FieldInfo]] = {}
     for name, field in settings.model_fields.items():
         table = field.annotation
@@ -35,7 +35,7 @@ def variables_of(settings: type[BaseModel]) -> dict[str, tuple[tuple[str, ...], 
 def add_environment(
     raw: dict[str, Any], settings: type[BaseModel], environment: Mapping[str, str], problems: Problems
 ) -> None:
-    """Put what the environment says into `raw`, over what the file says."""
+    """Put the environment's values into `raw`, where they override those of the file."""
     known = variables_of(settings)
     for variable, text in sorted(environment.items()):
         if variable in known:
@@ -50,7 +50,7 @@ def add_environment(
 
 
 def _value(text: str, field: FieldInfo) -> Any:
-    """Read a variable as what its key takes: as it stands where that is text, else as a TOML value."""
+    """Parse a variable as the type of its key: as plain text if the key accepts text, else as a TOML value."""
     if _accepts(field, text):
         return text
     try:

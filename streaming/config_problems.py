@@ -1,6 +1,6 @@
-"""What is wrong with a configuration: one line a problem, in the order of the file, in our words.
+"""The problems of a configuration: one line per problem, in the order of the file, in our words.
 
-Pydantic finds the problems; what it calls them is about Python types, which nobody who writes TOML knows.
+Pydantic finds the problems, but its messages are about Python types, which people who write TOML need not know.
 """
 
 import json
@@ -14,7 +14,7 @@ AFTER_THE_FILE: Final = 10**9
 
 
 class Problems:
-    """Collects problems; `variables` says which keys came from which environment variable."""
+    """Collects problems; `variables` maps keys to the environment variables that they came from."""
 
     def __init__(self, path: Path, lines: Mapping[TomlPath, int]) -> None:
         self._path = path
@@ -26,7 +26,7 @@ class Problems:
         return bool(self._found)
 
     def add(self, where: TomlPath, text: str) -> None:
-        """Note a problem at a place of the file, or of the environment."""
+        """Record a problem at a place in the file, or in the environment."""
         if (variable := self.variables.get(where)) is not None:
             self.add_variable(variable, text)
             return
@@ -34,7 +34,7 @@ class Problems:
         self._found.append((line, f"{self._path}:{line}: {text}"))
 
     def add_variable(self, variable: str, text: str) -> None:
-        """Note a problem with an environment variable."""
+        """Record a problem with an environment variable."""
         self._found.append((AFTER_THE_FILE, f"{self._path}: {variable}: {text}"))
 
     def stop(self) -> NoReturn:
@@ -43,7 +43,7 @@ class Problems:
 
 
 def described(detail: Mapping[str, Any], where: TomlPath, raw: Mapping[str, Any]) -> str:
-    """One of pydantic's errors, in our words; `where` is the place in the file."""
+    """Return one of pydantic's errors in our words; `where` is the place in the file."""
     context = detail.get("ctx", {})
     words = _WORDS.get(detail["type"])
     text = words(context) if words else str(detail["msg"])
@@ -57,7 +57,7 @@ def _kinds(context: Mapping[str, Any]) -> str:
 
 
 def _literals(context: Mapping[str, Any]) -> str:
-    """`'a', 'b' or 'c'` -> `a, b, c`."""
+    """Turn `'a', 'b' or 'c'` into `a, b, c`."""
     return str(context["expected"]).replace(" or ", ", ").replace("'", "")
 
 
@@ -90,7 +90,7 @@ _WORDS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
 
 
 def _found(where: TomlPath, raw: Any) -> str:
-    """Say what stood there, if it is a plain value and no secret."""
+    """Return the text that quotes the value found there, if it is a plain value and not a secret."""
     for part in where:
         try:
             raw = raw[part]

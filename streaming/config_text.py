@@ -1,4 +1,4 @@
-"""Show a configuration in TOML's look, without the credentials that URLs hold."""
+"""A configuration as text that looks like TOML, without the credentials in URLs."""
 
 import json
 import re
@@ -37,8 +37,8 @@ def _masked(value: Any) -> Any:
 
 
 def mask_url(url: str) -> str:
-    """`http://user:secret@host/` -> `http://user:********@host/`; query values are masked too."""
-    parts = urlsplit(url)  # not put together again by `urlunsplit`: it loses slashes of `sqlite:///…`
+    """Turn `http://user:secret@host/` into `http://user:********@host/`; query values are masked too."""
+    parts = urlsplit(url)  # not joined again with `urlunsplit`, which loses slashes of `sqlite:///…`
     userinfo, at, host = parts.netloc.rpartition("@")
     if at:
         user, colon, _ = userinfo.partition(":")

@@ -1,4 +1,4 @@
-"""How to install what a command lacks: nothing is published, so from a checkout of the source."""
+"""How to install packages that a command lacks: from a checkout of the source, because nothing is published."""
 
 
 def how_to_install(extra: str) -> str:

@@ -1,7 +1,8 @@
 """The patterns of `[[groups]]`, matched in time that is linear in a group id's length.
 
-An id has up to 32 KiB and is any client's choice. Python's own engine backtracks: `.*-.*-.*-prod` takes minutes on an
-id of hyphens, `(a+)+b` for ever on forty letters. RE2 does neither; it knows no lookahead and no backreference.
+An id has up to 32 KiB, and any client can choose it. Python's regex engine backtracks: `.*-.*-.*-prod` takes minutes on
+an id of hyphens, and `(a+)+b` practically never ends on forty letters. RE2 does not backtrack; it supports no lookahead
+and no backreferences.
 """
 
 from collections.abc import Iterable
@@ -14,12 +15,12 @@ import re2
 from coordinator_model.thresholds import Thresholds
 
 CACHED_IDS: Final = 10_000
-CACHED_CHARACTERS: Final = 256  # of an id: longer ones are matched anew, so that the cache takes some MB at most
-MOST_BYTES: Final = 1 << 20  # of memory, for what RE2 makes of one pattern
+CACHED_CHARACTERS: Final = 256  # of an id: longer ones are not cached, so that the cache takes a few MB at most
+MOST_BYTES: Final = 1 << 20  # of memory, for one compiled pattern of RE2
 
 
 def compiled(pattern: str) -> Any:
-    """Compile a pattern, whose `.` is any character, a line break too; raises `ValueError` with the reason."""
+    """Compile a pattern; `.` matches any character, also a line break. Raises `ValueError` with the reason."""
     options = re2.Options()
     options.dot_nl, options.log_errors, options.max_mem = True, False, MOST_BYTES
     try:
@@ -31,7 +32,7 @@ def compiled(pattern: str) -> Any:
 
 
 class GroupPatterns:
-    """Some patterns in their order."""
+    """An ordered list of patterns."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
         self._compiled = [compiled(pattern) for pattern in patterns]
@@ -42,24 +43,24 @@ class GroupPatterns:
         return self._cached(group) if len(group) <= CACHED_CHARACTERS else self._match(group)
 
     def _match(self, group: str) -> int | None:
-        text = group.encode("utf-8", "replace").decode()  # RE2 takes what UTF-8 can hold
+        text = group.encode("utf-8", "replace").decode()  # RE2 accepts only text that is valid in UTF-8
         return next((number for number, pattern in enumerate(self._compiled) if pattern.fullmatch(text)), None)
 
 
 @lru_cache(16)
 def group_patterns(patterns: tuple[str, ...]) -> GroupPatterns:
-    """Return the same object for the same patterns: it remembers what it has matched."""
+    """Return the same object for the same patterns, because it caches its matches."""
     return GroupPatterns(patterns)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupThresholds:
-    """The thresholds of groups that have their own: called with a group id. Spark's workers get it pickled."""
+    """The thresholds of groups that have their own; called with a group id, and pickled for Spark's workers."""
 
     patterns: tuple[str, ...]
     thresholds: tuple[Thresholds, ...]
 
     def __call__(self, group: str) -> Thresholds | None:
-        """Return those of the first pattern that matches."""
+        """Return the thresholds of the first pattern that matches, or None."""
         number = group_patterns(self.patterns).first(group)
         return None if number is None else self.thresholds[number]

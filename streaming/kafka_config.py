@@ -1,4 +1,4 @@
-"""The `[kafka]` table: one set of settings, two clients that share no vocabulary, two explicit mappings."""
+"""The `[kafka]` table: one set of settings, explicitly mapped to the different option names of two clients."""
 
 import re
 from collections import Counter
@@ -13,14 +13,14 @@ from streaming.telemetry_zone import zone_named
 
 ENVIRONMENT_PREFIX = "GROUP_MONITOR_"
 READER_GROUP_PREFIX = "group-monitor-run"
-"""How the group ids of `run`'s readers begin: they join no group, and still ask for the offsets of one."""
+"""The prefix of the group ids of `run`'s readers: they do not join a group, but still ask for the offsets of one."""
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 _SERVER = re.compile(r"(?:\[(?P<bracketed>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:/@\[\]]+)):(?P<port>\d{1,5})")
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
 def server_addresses(bootstrap_servers: str) -> list[tuple[str, int]]:
-    """`host:port,…` -> host and port of each, IPv6 addresses without their brackets; raises ValueError."""
+    """Parse `host:port,…` into hosts and ports, IPv6 addresses without their brackets; raises ValueError."""
     addresses = []
     for server in bootstrap_servers.split(","):
         parts = _SERVER.fullmatch(server.strip())
@@ -41,7 +41,7 @@ def _zone_name(name: str) -> str:
 
 
 class Table(BaseModel):
-    """A table of `monitor.toml`: nothing unknown, nothing converted, nothing changed later, no value in an error."""
+    """A table of `monitor.toml`: no unknown keys, no conversions, immutable, and no values in error messages."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
 
@@ -96,7 +96,7 @@ class Kafka(Table):
         if (self.ssl_certfile is None) != (self.ssl_keyfile is None):
             raise ValueError("ssl_certfile and ssl_keyfile come together")
         twice = sorted(name for name, times in Counter(self.topics).items() if times > 1)
-        if twice:  # the topic decides who is believed: brokers, or any application
+        if twice:  # the topic decides who is trusted: brokers, or any application
             raise ValueError(f"{', '.join(twice)}: a topic is read as one of the three kinds, once")
         return self
 
@@ -107,7 +107,7 @@ class Kafka(Table):
 
     @property
     def sources(self) -> dict[str, str]:
-        """All topics to read, and of which source their rows are."""
+        """All topics to read, each with the source of its rows."""
         return {topic: source for source, topics in self._topics_of().items() for topic in topics}
 
     @property
@@ -123,10 +123,10 @@ class Kafka(Table):
         }
 
     def spark_options(self) -> dict[str, str]:
-        """Java client properties under Spark's `kafka.` prefix.
+        """Return Java client properties with Spark's prefix `kafka.`.
 
-        PEM files are what both clients can read. Java wants certificate and key in one property each, the key as
-        PKCS #8 (kafka.apache.org, `ssl.keystore.key`), so the two files are read here.
+        Both clients can read PEM. Java needs the texts of certificate and key in one property each, the key as PKCS #8
+        (kafka.apache.org, `ssl.keystore.key`), so the two files are read here.
         """
         options = {"bootstrap.servers": self.bootstrap_servers, "security.protocol": self.security_protocol}
         if self.security_protocol.startswith("SASL"):
@@ -145,7 +145,7 @@ class Kafka(Table):
         return {f"kafka.{name}": value for name, value in options.items()}
 
     def python_client(self) -> dict[str, Any]:
-        """Keyword arguments for kafka-python's clients."""
+        """Return keyword arguments for kafka-python's clients."""
         arguments: dict[str, Any] = {
             "bootstrap_servers": [server.strip() for server in self.bootstrap_servers.split(",")],
             "security_protocol": self.security_protocol,
@@ -174,7 +174,7 @@ class Kafka(Table):
 
 
 def revealed(secret: SecretStr | None) -> str | None:
-    """Give a secret's text."""
+    """Return a secret's text."""
     return None if secret is None else secret.get_secret_value()
 
 
@@ -184,9 +184,9 @@ def read_text(path: Path) -> str:
 
 
 def read_secret(path: Path) -> str:
-    """Read a secret from its file, without the line end; raises `ValueError` where there is none.
+    """Read a secret from its file, without the line end; raises `ValueError` if there is none.
 
-    An empty secret is never meant: as a token of `serve` it would let everybody in.
+    An empty secret is always a mistake: as a token of `serve` it would let everybody in.
     """
     try:
         secret = read_text(path).rstrip("\r\n")

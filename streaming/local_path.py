@@ -1,4 +1,4 @@
-"""Paths of this machine. Python takes `s3a://bucket/data` for the folder `s3a:`; here a URI is an error."""
+"""Paths on this machine. Python would treat `s3a://bucket/data` as the folder `s3a:`; here a URI is an error."""
 
 import re
 from pathlib import Path
@@ -11,7 +11,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 def without_scheme(text: Any) -> Any:
-    """Return what is no URI unchanged; raises `ValueError` for a URI of any scheme."""
+    """Return the text unchanged unless it is a URI; raises `ValueError` for a URI of any scheme."""
     if isinstance(text, str) and (scheme := _SCHEME.match(text)):
         raise ValueError(f"a path on this machine is needed; {scheme[0]} is not supported")
     return text
@@ -33,7 +33,7 @@ class LocalPathParam(click.Path):
 
 
 def new_file(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
-    """Refuse a file that exists or whose folder does not: the callback of an option."""
+    """Refuse a file that exists or whose folder does not exist; the callback of an option."""
     if path is not None and path.exists():
         raise click.BadParameter(f"{path} exists, and is not overwritten; name another file")
     if path is not None and not path.absolute().parent.is_dir():

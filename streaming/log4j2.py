@@ -1,9 +1,9 @@
 """The log4j2 file that makes a Kafka 4 broker ship its group telemetry: one for all brokers, as YAML or as properties.
 
-Through one appender go the request log's lines about groups and what the group coordinator logs at INFO.
+One appender gets the request log's lines about groups and the INFO lines of the group coordinator.
 
-It stands beside the broker's own file (log4j2 merges the files that `log4j2.configurationFile` names, separated by
-commas), or alone. Both formats say the same, from the same facts.
+The file is used in addition to the broker's own (log4j2 merges the files that `log4j2.configurationFile` names,
+separated by commas), or alone. Both formats are made from the same facts and mean the same.
 """
 
 import json
@@ -13,19 +13,19 @@ from typing import Final, NamedTuple
 from streaming.telemetry_topics import TELEMETRY_TOPIC
 
 STOCK_REQUEST_APPENDER: Final = "RequestAppender"
-"""What Kafka's own log4j2.yaml gives `kafka.request.logger`: it would get every request of the broker at DEBUG."""
+"""The appender of `kafka.request.logger` in Kafka's own log4j2.yaml: at DEBUG it would get every request."""
 APIS: Final = (
     "HEARTBEAT", "JOIN_GROUP", "SYNC_GROUP", "LEAVE_GROUP", "CONSUMER_GROUP_HEARTBEAT", "SHARE_GROUP_HEARTBEAT",
     "STREAMS_GROUP_HEARTBEAT", "LIST_GROUPS", "PUSH_TELEMETRY",
 )  # fmt: skip
 REGEX: Final = rf'(?s)\[GroupCoordinator id=.*|.*"requestApiKeyName":"({"|".join(APIS)})".*'
-"""`(?s)`: a client id may hold a line separator. What begins with the coordinator's name is a line of its own log."""
+"""`(?s)`: a client id may contain a line separator. A line that begins with the coordinator's name is from its log."""
 REFUSED_COMMIT: Final = '(TXN_)?OFFSET_COMMIT".*"errorCode":(22|25|82)[,}].*'
-"""A commit that was refused because its sender is no longer a member. An accepted commit makes no line."""
+"""A commit that was refused because its sender is no longer a member. Accepted commits are not let through."""
 LOOKUP: Final = 'FIND_COORDINATOR".*"keyType":0[,}].*"errorCode":0[,}].*'
 """FindCoordinator for a group. While there is no coordinator, all clients repeat it."""
 COORDINATOR_LOGGERS: Final = ("org.apache.kafka.coordinator.group", "org.apache.kafka.coordinator.common.runtime")
-"""Who logs what a group coordinator does with members, and that it loads or lets go of groups."""
+"""The loggers of what a group coordinator does with members, and of its loading and unloading of groups."""
 PRODUCER: Final[Mapping[str, tuple[str, str]]] = {
     "linger.ms": ("20", ""),
     "batch.size": ("65536", "the appender's own is 0: a request for each line, and a backlog that only grows"),
@@ -38,11 +38,11 @@ PRODUCER: Final[Mapping[str, tuple[str, str]]] = {
     "enable.metrics.push": ("false", "metrics of this producer tell nothing of a group"),
     "acks": ("all", "a leader that wakes from a pause is no leader: what it alone accepts is cut off"),
 }
-"""Settings of the appender's producer -> (value, why)."""
+"""Settings of the appender's producer -> (value, reason)."""
 BUFFER_LINES: Final = "8192"
 PATTERN: Final = "[%d{ISO8601}] %p %m (%c)%n"
 FILE_PATTERN: Final = "[%d{ISO8601_OFFSET_DATE_TIME_HHCMM}{UTC}] %p %m (%c)%n"
-"""With a zone: no shipper and no `telemetry_zone` can read it wrong."""
+"""With a zone, so that no shipper and no `telemetry_zone` can misread it."""
 FILE_SIZE: Final = "64MB"
 FILES_KEPT: Final = "3"
 HEAD: Final = """\
@@ -61,9 +61,9 @@ on 4.3.1. Async with blocking=false: where the disk is too slow lines are droppe
 class Snippet(NamedTuple):
     """What differs between clusters. `properties` are further settings of the appender's producer (security).
 
-    `request_appender` names the appender that the broker's own file gives `kafka.request.logger`, None: it has none.
-    `alone`: a whole file, with a console appender for everything else, which replaces the broker's own. `request_log`
-    False leaves the request log as it is; `level` is the one it begins with. `coordinator_log`: whether the
+    `request_appender` names the appender of `kafka.request.logger` in the broker's own file (None: it has none).
+    `alone`: a complete file, with a console appender for everything else, which replaces the broker's own.
+    `request_log` False leaves the request log as it is; `level` is its initial level. `coordinator_log`: whether the
     coordinator's INFO lines are shipped.
     """
 
@@ -77,14 +77,14 @@ class Snippet(NamedTuple):
     file: str | None = None
     """A file for a log shipper, instead of the topic."""
     refused_commits: bool = False
-    """Let refused commits through as well."""
+    """Whether refused commits are shipped as well."""
     coordinator_lookups: bool = False
-    """Let through who asks for a group's coordinator as well."""
+    """Whether requests for a group's coordinator are shipped as well."""
     request_log: bool = True
     coordinator_log: bool = True
 
     def producer(self) -> Iterator[tuple[str, str, str]]:
-        """Name, value and reason of each setting of the producer; `properties` win."""
+        """Yield name, value and reason of each setting of the producer; `properties` take precedence."""
         settings = {"bootstrap.servers": (self.bootstrap_servers, ""), **PRODUCER}
         settings |= {name: (value, "") for name, value in self.properties.items()}
         for name, (value, why) in settings.items():
@@ -92,7 +92,7 @@ class Snippet(NamedTuple):
 
     @property
     def regex(self) -> str:
-        """Which lines are let through."""
+        """The pattern of the lines that are shipped."""
         more = [REFUSED_COMMIT] * self.refused_commits + [LOOKUP] * self.coordinator_lookups
         if not more:
             return REGEX
@@ -106,12 +106,12 @@ class Snippet(NamedTuple):
 
     @property
     def quieted(self) -> str | None:
-        """The appender that must not get what the logger now logs."""
+        """The broker's own appender, which must not get the lines that the logger now logs."""
         return None if self.alone else self.request_appender
 
     @property
     def coordinator_loggers(self) -> tuple[str, ...]:
-        """The loggers whose INFO lines are shipped; they go on writing where they wrote."""
+        """The loggers whose INFO lines are shipped; they also still write where they wrote before."""
         return COORDINATOR_LOGGERS if self.coordinator_log else ()
 
 
@@ -167,7 +167,7 @@ def _kafka_yaml(snippet: Snippet) -> str:
 
 
 def _file_yaml(file: str) -> str:
-    """Write the appender of a bounded file; it is flushed whenever the queue is empty."""
+    """Write the appender of a file of bounded size; it is flushed whenever the queue is empty."""
     return f"""\
     RollingFile:
       name: GroupTelemetryFile
@@ -265,5 +265,5 @@ def _quoted(value: str) -> str:
 
 
 def _escaped(value: str) -> str:
-    r"""Write a value as java.util.Properties reads it: a backslash begins an escape."""
+    r"""Escape a value for java.util.Properties, where a backslash begins an escape."""
     return value.replace("\\", "\\\\")

@@ -1,7 +1,7 @@
-"""How the brokers reach the listener of `monitor.toml` themselves, when they send their telemetry there.
+"""The security settings with which the brokers send their telemetry to the listener of `monitor.toml`.
 
-The login is not among the printed settings. log4j prints an appender with all of its settings, lookups resolved, on the
-broker's console when it cannot write. So the broker's JVM reads the login from a JAAS file.
+The login is not among the printed settings: if log4j cannot write, it prints the appender with all of its settings,
+with resolved lookups, on the broker's console. So the broker's JVM reads the login from a JAAS file.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ _SECURITY: Final = "org.apache.kafka.common.security"
 
 
 def security_of(kafka: Kafka) -> Mapping[str, str]:
-    """Return the producer's settings for the listener that `[kafka]` names; none where it is plaintext."""
+    """Return the producer's settings for the listener that `[kafka]` names; none if it is plaintext."""
     if kafka.security_protocol == "PLAINTEXT":
         return {}
     settings = {"security.protocol": str(kafka.security_protocol)}
@@ -24,7 +24,7 @@ def security_of(kafka: Kafka) -> Mapping[str, str]:
 
 
 def advice(security: Mapping[str, str], given: Mapping[str, str]) -> Iterator[str]:
-    """Say what each broker needs besides the file; `given` are the settings that somebody has chosen."""
+    """Yield what each broker needs besides the file; `given` are the settings that the user has chosen."""
     if not security:
         return
     protocol = given.get("security.protocol", security["security.protocol"])

@@ -1,6 +1,6 @@
-"""Logs of the long-running commands: JSON, one line an event, on stderr.
+"""Logs of the long-running commands: JSON, one line per event, on stderr.
 
-JSON, because it escapes: clients' strings cannot break lines or send control characters to a terminal.
+JSON escapes clients' strings, so they cannot break lines or send control characters to a terminal.
 """
 
 import sys
@@ -10,7 +10,7 @@ import structlog
 
 
 class _Stderr:
-    """What `sys.stderr` is just then: while a progress bar is drawn, lines go above it."""
+    """The current `sys.stderr`: while a progress bar is drawn, lines go above it."""
 
     def write(self, text: str) -> int:
         return sys.stderr.write(text)

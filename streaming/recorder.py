@@ -1,7 +1,7 @@
 """Record topics of a cluster into a capture.
 
-Reads by `assign`, without a consumer group: joining one would write into the very topic that is recorded. The probe
-runs beside it, so that a capture of a quiet cluster has ticks too.
+It reads with `assign`, without a consumer group: joining one would write to the very topic that is recorded. The probe
+runs at the same time, so that a capture of a quiet cluster has ticks too.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ RETRY_S: Final = 1.0
 
 
 class Recording:
-    """Reaches a broker, makes the file, records, in a thread of its own: no broker holds up its owner.
+    """Connects, creates the file and records, in its own thread, so that no broker blocks the owner.
 
-    The file is made when a broker has answered, and not before.
+    The file is created only after a broker has answered.
     """
 
     def __init__(self, kafka: Kafka, out: Path, *, from_beginning: bool, probing: bool) -> None:
@@ -57,11 +57,11 @@ class Recording:
         self.warning: str | None = None
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the thread; return at once."""
         self._thread.start()
 
     def finish(self) -> bool:
-        """End within `END_S`; returns whether there is a file."""
+        """End within `END_S`; return whether there is a file."""
         self._stop.set()
         self._thread.join(END_S)
         with self._lock:
@@ -108,7 +108,7 @@ class Recording:
 
 
 def capture_line(source: str, record: Any) -> str:
-    """One consumed record (kafka-python's `ConsumerRecord`) as a line of the capture format."""
+    """Format a consumed record (kafka-python's `ConsumerRecord`) as a line of the capture format."""
     row: dict[str, Any] = {
         "source": source,
         "topic": record.topic,
@@ -133,11 +133,11 @@ def record(
     *,
     from_beginning: bool = False,
 ) -> Iterator[Counter[str]]:
-    """Hand every record of `topics` (topic -> "offsets" | "telemetry") to `write`, as lines, until `stop` is set.
+    """Pass every record of `topics` (topic -> "offsets" | "telemetry") to `write`, as lines, until `stop` is set.
 
-    Yields the rows written so far per topic after each poll. A topic that does not exist yet is picked up, from its
-    first record, when it appears; so is a partition added later. Brokers that go away are waited for; raises a
-    `KafkaError` that does not pass by itself.
+    Yields the number of rows written so far per topic after each poll. A topic that does not exist yet is read from its
+    first record when it appears; so is a partition added later. Waits for brokers that go away; raises a `KafkaError`
+    that is not retriable.
     """
     consumer = KafkaConsumer(
         **client,
@@ -167,7 +167,7 @@ def record(
 
 
 def _poll(consumer: Any, stop: threading.Event) -> dict[Any, list[Any]]:
-    """Poll, where there is something to poll and somebody who answers."""
+    """Poll; return nothing if no partition is assigned or no broker answers."""
     if not consumer.assignment():
         stop.wait(POLL_MS / 1000)
         return {}
@@ -194,7 +194,7 @@ def _assign_new(consumer: Any, topics: list[str], *, at_end: bool) -> None:
     if at_end:
         consumer.seek_to_end(*new)
         for partition in new:
-            consumer.position(partition)  # the end as of now, not as of the first poll
+            consumer.position(partition)  # the end now, not at the first poll
     else:
         consumer.seek_to_beginning(*new)
 

@@ -1,4 +1,4 @@
-"""A configuration read again while the process lives: whole and valid, or the old one stays."""
+"""Reloading the configuration while the process runs: if the new one is not valid, the old one stays."""
 
 from collections.abc import Iterable
 from functools import reduce
@@ -11,13 +11,13 @@ RUN_FIXED: Final = (
     "cluster", "kafka", "store.url", "run.data_folder", "run.master", "run.operator_key", "run.shard_split",
     "run.shuffle_partitions",
 )  # fmt: skip
-"""What the job's session, readers and checkpoint were made with."""
+"""The settings that the job's session, readers and checkpoint were made with."""
 SERVE_FIXED: Final = ("store.url", "serve.host", "serve.port", "serve.tls_certfile", "serve.tls_keyfile")
-"""What the listening process was made with."""
+"""The settings that the server was started with."""
 
 
 def reread(path: Path, current: Settings, fixed: Iterable[str]) -> Settings:
-    """Return the settings that now stand in the file; raises `ConfigError` if they are wrong or need a restart."""
+    """Return the settings that are now in the file; raises `ConfigError` if they are wrong or need a restart."""
     fresh = load(path)
     if changed := [name for name in fixed if _value(fresh, name) != _value(current, name)]:
         raise ConfigError(f"{path}: {', '.join(changed)} changed: that needs a restart")

@@ -1,6 +1,6 @@
-"""The zone of the dates in lines that a shipper sends from brokers' log files: `[kafka] telemetry_zone`.
+"""The time zone of dates in lines that a shipper sends from brokers' log files: `[kafka] telemetry_zone`.
 
-A capture of shipped lines names it in its cluster rows, so that its replay needs no configuration.
+A capture of shipped lines contains it in its cluster rows, so that a replay needs no configuration.
 """
 
 import json
@@ -18,12 +18,12 @@ from coordinator_model.decode.telemetry.shipped import Zone, needs_zone, utc
 FIELD: Final = "telemetry_zone"
 _OFFSET = re.compile(r"([+-])(\d\d):?([0-5]\d)")
 _STEP_MS = 900_000
-"""Clocks are set on quarters of an hour."""
+"""Clocks are set forward or back at quarters of an hour."""
 
 
 @dataclass(frozen=True)
 class NamedZone:
-    """A zone by its name, for any process of the job."""
+    """A time zone given by its name, which can be pickled for any process of the job."""
 
     name: str
 
@@ -33,7 +33,7 @@ class NamedZone:
 
 
 def zone_named(name: str | None) -> Zone:
-    """Return a zone by its name, UTC without one; raises ValueError where there is none of this name."""
+    """Return the zone with a name, or UTC for None; raises ValueError if there is no such zone."""
     return utc if name is None or _tzinfo(name) is UTC else NamedZone(name)
 
 
@@ -53,16 +53,16 @@ def _tzinfo(name: str) -> tzinfo:
 
 @lru_cache(maxsize=4_096)
 def _offsets_ms(name: str, step: int) -> tuple[int, ...]:
-    """Return how far clocks are ahead of UTC that show a time in a quarter of an hour; two where they are set back."""
+    """Return the UTC offset of clocks that show a time in this quarter of an hour; two if clocks are set back."""
     shown = datetime.fromtimestamp(0, UTC).replace(tzinfo=_tzinfo(name)) + timedelta(milliseconds=step * _STEP_MS)
     offsets = {shown.replace(fold=fold).utcoffset() or timedelta() for fold in (0, 1)}
     return tuple(sorted(offset // timedelta(milliseconds=1) for offset in offsets))
 
 
 class CaptureZone:
-    """The zone of a capture: the configured one, else the one that its cluster rows name, else UTC.
+    """The zone of a capture: the configured one, else the one in its cluster rows, else UTC.
 
-    Rows come in any order, so those that need the zone are held back until all others have been read.
+    Rows come in any order, so rows that need the zone are held back until all others have been read.
     """
 
     def __init__(self, configured: str | None) -> None:
@@ -73,7 +73,7 @@ class CaptureZone:
         return (self._zone or utc)(local_ms)
 
     def rows(self, rows: Iterable[SourceRow]) -> Iterator[SourceRow]:
-        """Yield all rows, in an order in which the zone is known where it is needed."""
+        """Yield all rows, in an order in which the zone is known when it is needed."""
         if self._zone is not None:
             yield from rows
             return
@@ -95,7 +95,7 @@ def _named_by(row: SourceRow) -> str | None:
     try:
         name = json.loads(row.value)[FIELD]
     except (ValueError, TypeError, KeyError, RecursionError):
-        return None  # the row is counted as unreadable where it is read
+        return None  # the row is counted as unreadable when it is parsed
     return name if isinstance(name, str) else None
 
 

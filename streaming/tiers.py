@@ -1,4 +1,4 @@
-"""What is read of a cluster's brokers, from least to most: `doctor`, `audit` and `serve` name the same tiers."""
+"""The tiers of data that is read from a cluster, from least to most: the same for `doctor`, `audit` and `serve`."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ REQUEST_LOG: Final = 2
 
 
 def tier_of_line(value: bytes | None) -> int:
-    """Return the tier that a record of a telemetry topic belongs to; `RECORDS_ONLY`: it is not a line."""
+    """Return the tier that a record of a telemetry topic belongs to; `RECORDS_ONLY` if it is not a line."""
     try:
         line = unwrapped(value or b"")
     except BadField:

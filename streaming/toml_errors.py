@@ -1,7 +1,7 @@
-"""Say where a configuration file is wrong: file, line, key, and the key that was probably meant.
+"""Where a configuration file is wrong: file, line, key, and the key that was probably meant.
 
-Neither `tomllib` nor pydantic knows line numbers once a file is parsed, so `key_lines` finds them again with a
-scan for headers and keys; inside an inline table or a value of several lines the enclosing key's line is given.
+Neither `tomllib` nor pydantic knows line numbers once a file is parsed, so `key_lines` finds them again with a scan for
+headers and keys. Inside an inline table or a value of several lines, the line is that of the enclosing key.
 """
 
 import difflib
@@ -20,27 +20,27 @@ _KEY = re.compile(rf"^\s*({_DOTTED})\s*=")
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used; the text says file, line, and what to do, one problem a line."""
+    """The configuration cannot be used; the text names file and line and says what to do, one problem per line."""
 
 
 def parse_toml(path: Path, text: str) -> dict[str, Any]:
-    """Read the file as a dict; a syntax error becomes a `ConfigError` that names the line."""
+    """Parse the text of a file; raises `ConfigError` with the line of a syntax error."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         place = re.search(r"line (\d+), column \d+", str(error))
         line = int(place[1]) if place else len(text.splitlines())
         raise ConfigError(f"{path}:{line}: not TOML: {error}") from None
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, tables in tables in tables
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or deeply nested tables
         raise ConfigError(f"{path}: not TOML that can be read: {error}") from None
 
 
 def key_lines(text: str) -> dict[TomlPath, int]:
-    """Every table and key of a valid TOML text -> its 1-based line; tables of an array carry their index."""
+    """Return the 1-based line of every table and key of a valid TOML text; tables of an array have an index."""
     lines: dict[TomlPath, int] = {}
     counts: dict[TomlPath, int] = {}
     table: TomlPath = ()
-    inside: str | None = None  # the quotes that close a string of several lines
+    inside: str | None = None  # the quotes that will close a multi-line string
     for number, line in enumerate(text.splitlines(), start=1):
         if inside is None:
             if header := _HEADER.match(line):
@@ -55,14 +55,14 @@ def key_lines(text: str) -> dict[TomlPath, int]:
 
 
 def line_of(path: TomlPath, lines: Mapping[TomlPath, int]) -> int:
-    """Find the line of `path`, or of the nearest enclosing key or table that stands in the file."""
+    """Return the line of `path`, or of the nearest enclosing key or table in the file."""
     while path and path not in lines:
         path = path[:-1]
     return lines.get(path, 1)
 
 
 def did_you_mean(key: str, here: Iterable[str], elsewhere: Mapping[str, Iterable[str]]) -> str:
-    """Give a hint: the nearest key of the same table, else the tables that know exactly this key."""
+    """Return a hint: the nearest key of the same table, else a table that has exactly this key."""
     if near := difflib.get_close_matches(key, sorted(here), n=1, cutoff=0.6):
         return f'; did you mean "{near[0]}"?'
     if tables := sorted(name for name, keys in elsewhere.items() if key in keys):
@@ -71,13 +71,13 @@ def did_you_mean(key: str, here: Iterable[str], elsewhere: Mapping[str, Iterable
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Give a hint: the nearest of the known names, if there is one."""
+    """Return a hint: the nearest of the known names, if there is one."""
     near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
     return f"; did you mean {near[0]}?" if near else ""
 
 
 def _split(dotted: str) -> TomlPath:
-    """`a."b.c"` -> ("a", "b.c"), by letting TOML's own parser read it."""
+    """Split `a."b.c"` into ("a", "b.c"), using TOML's own parser."""
     parts: list[str] = []
     node: Any = tomllib.loads(f"{dotted} = 0")
     while isinstance(node, dict):

@@ -1,4 +1,4 @@
-"""A real Kafka broker on this machine, for the demo, the tests and for trying things; needs `make setup`, no Docker."""
+"""A real Kafka broker on this machine, for the demo, tests and experiments; it needs `make setup`, but no Docker."""
 
 from streaming.embedded.cluster import EmbeddedCluster
 from streaming.embedded.errors import EmbeddedBrokerError

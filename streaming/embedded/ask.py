@@ -1,4 +1,4 @@
-"""Raw requests to one given broker, without a client that would retry, cache or ask another one."""
+"""Raw requests to one given broker, without a client that would retry, cache or ask another broker."""
 
 import socket
 import struct
@@ -12,7 +12,7 @@ _TIMEOUT_S: Final = 5.0
 
 
 def live_brokers(port: int) -> set[int]:
-    """Ids of the brokers that the broker at 127.0.0.1:`port` knows to be alive; empty while it does not answer."""
+    """Return the ids of the brokers that the one at 127.0.0.1:`port` knows to be alive; empty if it does not answer."""
     no_topics = struct.pack(">i", 0)
     try:
         answer = request(port, _METADATA, version=1, body=no_topics)
@@ -28,19 +28,19 @@ def live_brokers(port: int) -> set[int]:
 
 
 def has_coordinator(port: int) -> bool:
-    """Whether the group coordinators are up; the first question makes the cluster create `__consumer_offsets`."""
+    """Tell whether group coordinators are up; the first request makes the cluster create `__consumer_offsets`."""
     group = b"embedded-broker"
     answer = request(port, _FIND_COORDINATOR, version=0, body=struct.pack(">h", len(group)) + group)
     return struct.unpack_from(">h", answer) == (0,)
 
 
 def list_groups(port: int, client_id: str = _CLIENT_ID) -> None:
-    """Make the broker at 127.0.0.1:`port` log one LIST_GROUPS line; raises OSError where it does not answer."""
+    """Make the broker at 127.0.0.1:`port` log one LIST_GROUPS line; raises OSError if it does not answer."""
     request(port, _LIST_GROUPS, version=0, body=b"", client_id=client_id)
 
 
 def request(port: int, api: int, *, version: int, body: bytes, client_id: str = _CLIENT_ID) -> bytes:
-    """Send one request on a connection of its own, with a header of version 1, and return the answer's body."""
+    """Send one request on a new connection, with a header of version 1, and return the answer's body."""
     name = client_id.encode()
     header = struct.pack(">hhih", api, version, 1, len(name)) + name
     with socket.create_connection(("127.0.0.1", port), _TIMEOUT_S) as connection, connection.makefile("rb") as stream:

@@ -30,15 +30,15 @@ REQUEST_LOGGER: Final = "kafka.request.logger"
 
 
 class EmbeddedCluster:
-    """A context manager around `nodes` brokers with the ids 1 … n, each a controller too.
+    """A context manager for `nodes` brokers with the ids 1 … n, each of which is a controller too.
 
-    `data_folder` None is a temporary folder that goes with the cluster; a folder given is kept and can be started
+    `data_folder`: None is a temporary folder that is removed with the cluster; any other is kept and can be started
     again with the same number of nodes. `port` is the first broker's (the others follow it); None takes free ones.
     `telemetry` False starts with the request log off (`set_request_log` turns it on). `properties` are Kafka's own and
-    win over ours. `telemetry_bootstrap_servers` is where the brokers ship their lines, None: to themselves;
-    `create_telemetry_topic` False leaves them without their topic. `log4j2`, file name -> text, takes the place of our
-    own file on all nodes: log4j2 merges several. `coordinator_log` ships the coordinator's INFO lines, with the request
-    log or without; off unless it is asked for, because tests and the demo judge the monitor by those very lines.
+    override ours. `telemetry_bootstrap_servers` is where the brokers ship their lines, None: to themselves;
+    `create_telemetry_topic` False does not create the topic for them. `log4j2`, file name -> text, replaces our file on
+    all nodes; log4j2 merges several files. `coordinator_log` ships the coordinator's INFO lines, with or without the
+    request log; it is off by default, because tests and the demo judge the monitor by those very lines.
     """
 
     def __init__(  # noqa: PLR0913 - each changes one thing of a broker
@@ -75,7 +75,7 @@ class EmbeddedCluster:
 
     @property
     def folder(self) -> Path:
-        """Where the nodes keep everything."""
+        """The folder in which the nodes keep everything."""
         if self._data_folder is None:
             self._data_folder = Path(tempfile.mkdtemp(prefix="group-monitor-kafka-"))
         self._data_folder.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ class EmbeddedCluster:
         self.close()
 
     def start(self) -> None:
-        """Return once every broker answers and, with telemetry, a line of each has been read back from the topic."""
+        """Start; return once every broker answers and, with telemetry, a line of each was read back from the topic."""
         self._claim_folder()
         self._prepare_nodes()
         self._start_watchdog()
@@ -108,7 +108,7 @@ class EmbeddedCluster:
             node.launch()
         for node in self.nodes:
             node.await_ready({other.node_id for other in self.nodes})
-        # A monitor reads __consumer_offsets by `assign`, so it has to exist before anybody's first group makes it.
+        # A monitor reads __consumer_offsets with `assign`, so the topic has to exist before the first group creates it.
         readiness.await_coordinator(self.nodes[0].port)
         self._subscribe_to_client_metrics()
         if self._create_telemetry_topic:
@@ -117,7 +117,7 @@ class EmbeddedCluster:
             readiness.await_telemetry(self.bootstrap_servers, {f"broker-{n.node_id}": n.port for n in self.nodes})
 
     def close(self) -> None:
-        """End all nodes: in order where the data stays, at once where it goes anyway."""
+        """End all nodes: by an orderly shutdown if the data is kept, at once if it is removed anyway."""
         running = [node for node in self.nodes if node.running]
         for node in running:
             node.kill() if self._temporary else node.ask_to_stop()
@@ -139,14 +139,14 @@ class EmbeddedCluster:
             admin.create_topics({name: topic}, wait_for_metadata=True)
 
     def set_request_log(self, level: str) -> None:
-        """Switch the request log of all brokers at run time, as `kafka-configs --entity-type broker-loggers` does."""
+        """Set the level of all brokers' request logs at run time, like `kafka-configs --entity-type broker-loggers`."""
         with self._admin() as admin:
             for node in self.nodes:
                 resource = ConfigResource(ConfigResourceType.BROKER_LOGGER, str(node.node_id), {REQUEST_LOGGER: level})
                 admin.alter_configs([resource])
 
     def _subscribe_to_client_metrics(self) -> None:
-        """Ask clients for their metrics, as `kafka-configs --entity-type client-metrics` does."""
+        """Subscribe to clients' metrics, as `kafka-configs --entity-type client-metrics` does."""
         resource = ConfigResource(ConfigResourceType.CLIENT_METRICS, SUBSCRIPTION, dict(subscription()))
         with self._admin() as admin:
             admin.alter_configs([resource])
@@ -190,7 +190,7 @@ class EmbeddedCluster:
             node.write_log4j2(self._log4j2 or self._own_log4j2(node))
 
     def _own_log4j2(self, node: Node) -> dict[str, str]:
-        """The file that users get, with this node's key and addresses."""
+        """Return the file that users get, with this node's key and addresses."""
         snippet = Snippet(
             bootstrap_servers=self._telemetry_bootstrap_servers or self.bootstrap_servers,
             key=f"broker-{node.node_id}",
@@ -209,7 +209,7 @@ class EmbeddedCluster:
     def _format(self) -> None:
         cluster_id = (
             "G" + secrets.token_urlsafe(16)[1:]
-        )  # Kafka's form of a uuid; a leading "-" would read as an option
+        )  # Kafka's form of a uuid; a leading "-" would be read as an option
         formatting = [(node, node.launch_format(cluster_id)) for node in self.nodes if not node.formatted]
         for node, process in formatting:
             if process.wait(START_TIMEOUT_S) != 0:

@@ -1,7 +1,7 @@
-"""`python -m streaming.embedded.fetch`: get the jars of ivy.xml with the Ivy inside PySpark, and check their sums.
+"""`python -m streaming.embedded.fetch`: fetch the jars of ivy.xml with the Ivy inside PySpark, and check their sums.
 
-`--accept` writes the sums of what was fetched: after a change of ivy.xml, to be looked at in the diff.
-`--connector FOLDER` gets only the jars of Spark's Kafka source, into a folder of one's own.
+`--accept` writes the sums of the fetched jars, after a change of ivy.xml: review the diff.
+`--connector FOLDER` fetches only the jars of Spark's Kafka source, into another folder.
 """
 
 import importlib.util
@@ -19,18 +19,18 @@ from streaming.embedded.jars import JARS_FOLDER, SUMS_FILE, difference, sums_of
 from streaming.embedded.java import JavaMissingError, java_command
 
 IVY_FILE: Final = Path(__file__).with_name("ivy.xml")
-IVY_FOLDER: Final = JARS_FOLDER.with_name(".ivy")  # a cache of our own: half-filled ones of other tools confuse Ivy
+IVY_FOLDER: Final = JARS_FOLDER.with_name(".ivy")  # our own cache: partly filled ones of other tools confuse Ivy
 CONNECTOR: Final = "spark"
 ALL: Final = (CONNECTOR, "broker")
 KAFKA_TESTS: Final = "kafka-tests"
-"""Kafka's own tests and what runs them: no part of ALL, for only tests of ours need them."""
+"""Kafka's own tests and what runs them: not part of ALL, because only our tests need them."""
 
 
 @click.command(help=__doc__)
 @click.option("--accept", is_flag=True)
 @click.option("--connector", type=click.Path(file_okay=False, path_type=Path))
 def main(*, accept: bool, connector: Path | None) -> None:
-    """Leave the right jars in place; fetches only where they are not there."""
+    """Fetch the right jars, unless they are already there."""
     try:
         if connector:
             fetch_one(CONNECTOR, connector, connector.with_name(f"{connector.name}.ivy"))
@@ -43,7 +43,7 @@ def main(*, accept: bool, connector: Path | None) -> None:
 
 
 def fetch_one(configuration: str, folder: Path, ivy_folder: Path = IVY_FOLDER) -> None:
-    """Leave the jars of one configuration in `folder`; raises `EmbeddedBrokerError` and changes nothing there."""
+    """Fetch the jars of one configuration into `folder`, which is unchanged if `EmbeddedBrokerError` is raised."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
         fresh = Path(temporary)
@@ -75,7 +75,7 @@ def _replace(folder: Path, fresh: Path) -> None:
 
 
 def resolve(ivy_file: Path, folder: Path, ivy_folder: Path, configurations: Sequence[str]) -> None:
-    """Run Ivy on a file like ivy.xml, a line per jar; raises EmbeddedBrokerError with what Ivy says is wrong."""
+    """Run Ivy on a file like ivy.xml, printing a line per jar; raises EmbeddedBrokerError with Ivy's problems."""
     pattern = f"{folder}/[conf]/[artifact]-[revision](-[classifier]).[ext]"
     command = [java_command(), f"-Divy.default.ivy.user.dir={ivy_folder}", "-jar", str(_ivy_jar())]
     command += ["-ivy", str(ivy_file), "-cache", str(ivy_folder / "cache"), "-retrieve", pattern]

@@ -34,7 +34,7 @@ def sum_of(jar: Path) -> str:
 
 
 def difference(folder: Path, configurations: Sequence[str] = ("spark", "broker")) -> list[str]:
-    """Return the lines in which `folder` and the committed sums differ; empty: exactly the right jars are there."""
+    """Return the lines in which `folder` and the committed sums differ; empty if exactly the right jars are there."""
     return sorted(set(sums_of(folder).splitlines()) ^ committed_sums(configurations))
 
 

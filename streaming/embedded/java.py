@@ -1,4 +1,4 @@
-"""Find a Java that Kafka and Spark run on; as a script (`make setup`, before anything is installed) just say so."""
+"""Find a Java that Kafka and Spark run on; as a script (in `make setup`, before any install) only check for it."""
 
 import os
 import re
@@ -17,7 +17,7 @@ class JavaMissingError(RuntimeError):
 
 
 def java_command() -> str:
-    """Return the `java` of JAVA_HOME, else of PATH; raises JavaMissingError where it is missing or older than 17."""
+    """Return the `java` of JAVA_HOME, else of PATH; raises JavaMissingError if it is missing or older than 17."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or not os.access(java, os.X_OK):

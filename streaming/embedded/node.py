@@ -1,4 +1,4 @@
-"""One broker process: started, stopped, killed, frozen and thawed by the process id we started, never by name."""
+"""One broker process: started, stopped, killed, paused and resumed by the process id we started, never by name."""
 
 import os
 import signal
@@ -38,7 +38,7 @@ class Node:
 
     @property
     def log_path(self) -> Path:
-        """The broker's own log: INFO, `[2026-11-21T01:00:42,693] INFO …`, UTC, appended to over restarts."""
+        """The broker's own log: INFO, `[2026-11-21T01:00:42,693] INFO …`, UTC; restarts append to it."""
         return self.folder / "broker.log"
 
     @property
@@ -48,16 +48,16 @@ class Node:
 
     @property
     def running(self) -> bool:
-        """Whether the process exists, even if it is frozen."""
+        """Whether the process exists, even if it is paused."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:
-        """The JVM's process id; raises EmbeddedBrokerError where it does not run."""
+        """The JVM's process id; raises EmbeddedBrokerError if it does not run."""
         return self._running_process().pid
 
     def write_log4j2(self, files: Mapping[str, str]) -> None:
-        """Write the log4j2 files, name -> text, that the next process is started with, in their order."""
+        """Write the log4j2 files (name -> text) that the next process is started with, in this order."""
         for name, text in files.items():
             (self.folder / name).write_text(text, encoding="utf-8")
         self._log4j2 = tuple(files)
@@ -77,7 +77,7 @@ class Node:
         (self.folder / "pid").write_text(str(self._process.pid))
 
     def await_ready(self, broker_ids: set[int]) -> None:
-        """Wait until this broker answers and counts all of `broker_ids` among the live ones."""
+        """Wait until this broker answers and reports all of `broker_ids` as alive."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while not broker_ids <= ask.live_brokers(self.port):
             if not self.running:
@@ -89,14 +89,14 @@ class Node:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """Ask it to shut down in order (SIGTERM) and wait; SIGKILL after a minute."""
+        """Request an orderly shutdown (SIGTERM) and wait; send SIGKILL after a minute."""
         self.ask_to_stop()
         self.await_stop()
 
     def ask_to_stop(self) -> None:
-        """SIGTERM, without waiting."""
+        """Send SIGTERM without waiting."""
         self._running_process().terminate()
-        self.resume()  # a frozen process would only get the signal when thawed
+        self.resume()  # a paused process would get the signal only when resumed
 
     def await_stop(self) -> None:
         """Wait for the end of a process that was asked to stop."""
@@ -107,20 +107,20 @@ class Node:
         self._reap()
 
     def kill(self) -> None:
-        """SIGKILL, and wait until it is gone."""
+        """Send SIGKILL, and wait for the end of the process."""
         self._running_process().kill()
         self._reap()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers."""
+        """Send SIGSTOP: connections stay open, but nothing answers."""
         self._running_process().send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._running_process().send_signal(signal.SIGCONT)
 
     def launch_format(self, cluster_id: str) -> subprocess.Popen[bytes]:
-        """Write the storage's identity, without waiting."""
+        """Start formatting the storage, without waiting."""
         properties = str(self.folder / "server.properties")
         return self._java(_FORMAT_FLAGS, "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", properties)
 
@@ -134,7 +134,7 @@ class Node:
         command = [java_command(), *flags, "-cp", class_path, *arguments]
         with self.log_path.open("ab") as log:
             self._log_start_bytes = log.tell()
-            # A session of its own: Ctrl-C in the terminal must reach the owner only, which then ends brokers in order.
+            # A new session: Ctrl-C in the terminal must reach only the owner, which then shuts the brokers down.
             return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
 
     def _running_process(self) -> subprocess.Popen[bytes]:
@@ -148,7 +148,7 @@ class Node:
         (self.folder / "pid").unlink(missing_ok=True)
 
     def last_words(self) -> str:
-        """Return the first error of its newest process, else the last line, and where the log is."""
+        """Return the first error in the log of its newest process, else the last line, and where the log is."""
         with self.log_path.open("rb") as log:
             log.seek(self._log_start_bytes)
             lines = log.read().decode(errors="replace").split("\n")

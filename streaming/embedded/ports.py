@@ -6,13 +6,13 @@ from typing import Final
 
 from streaming.embedded.errors import EmbeddedBrokerError
 
-# Below the range the kernel takes for outgoing connections (32768 and up on Linux): nobody's client can sit on a
-# broker's port while that broker is down for a restart.
+# Below the range that the kernel uses for outgoing connections (32768 and up on Linux), so that no client can occupy a
+# broker's port while that broker restarts.
 _CANDIDATES: Final = range(20_000, 32_000)
 
 
 def free_ports(count: int) -> list[int]:
-    """`count` different ports that nothing listens on now."""
+    """Return `count` different ports that nothing listens on now."""
     ports: list[int] = []
     for port in random.SystemRandom().sample(_CANDIDATES, k=len(_CANDIDATES)):
         if len(ports) == count:
@@ -23,7 +23,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def require_free(port: int) -> int:
-    """`port`, or EmbeddedBrokerError where something listens on it."""
+    """Return `port`; raises EmbeddedBrokerError if something listens on it."""
     if not _is_free(port):
         raise EmbeddedBrokerError(f"port {port} on 127.0.0.1 is in use: choose another one or end what listens there")
     return port
@@ -31,7 +31,7 @@ def require_free(port: int) -> int:
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Kafka does: TIME_WAIT is no obstacle
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Kafka does: ignore TIME_WAIT
         try:
             probe.bind(("127.0.0.1", port))
         except OSError:

@@ -1,4 +1,4 @@
-"""Waiting for what a cluster can only do some time after its brokers answer."""
+"""Waiting for what a cluster can do only some time after its brokers answer."""
 
 import time
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ def await_coordinator(port: int) -> None:
 
 
 def await_telemetry(bootstrap_servers: str, ports: Mapping[str, int]) -> None:
-    """Ask each broker something until its line has been read back from the topic; `ports` is by the lines' key.
+    """Send requests to each broker until a line of it was read back from the topic; `ports` is by the lines' key.
 
-    The appender drops lines until its producer is connected, so only a line that arrived proves anything.
+    The appender drops lines until its producer is connected, so only a line that has arrived proves anything.
     """
     missing = dict(ports)
     deadline = time.monotonic() + TIMEOUT_S
@@ -53,9 +53,9 @@ def _read_from_now_on(consumer: KafkaConsumer, deadline: float) -> None:
 
 
 def _stands_at_the_end(consumer: KafkaConsumer) -> bool:
-    """Put a consumer behind the last line; False: the broker that it asked has not heard of the topic yet.
+    """Move a consumer behind the last line; return False if a broker that it asked does not know the topic yet.
 
-    Each question may go to another broker: one may know the topic, and the next one not.
+    Each request may go to another broker: one may know the topic, and the next one may not.
     """
     partitions = [TopicPartition(TELEMETRY_TOPIC, n) for n in consumer.partitions_for_topic(TELEMETRY_TOPIC) or ()]
     if not partitions:
@@ -64,7 +64,7 @@ def _stands_at_the_end(consumer: KafkaConsumer) -> bool:
     consumer.seek_to_end(*partitions)
     try:
         for partition in partitions:
-            consumer.position(partition)  # seek_to_end is lazy: resolve it before the first question
+            consumer.position(partition)  # seek_to_end is lazy: resolve it before the first request
     except UnknownTopicOrPartitionError:
         return False
     return True

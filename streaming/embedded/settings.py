@@ -1,4 +1,4 @@
-"""What a node is started with: Kafka's server.properties."""
+"""The settings of a node: Kafka's server.properties."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Final
 from streaming.client_metrics.plugin import REPORTERS
 
 SNIPPET: Final = Path(__file__).with_name("broker-log4j2.yaml")
-"""What `group-monitor log4j2 --alone` prints for one broker: an example for people, and what compose runs."""
+"""The output of `group-monitor log4j2 --alone` for one broker: an example for people, used by docker-compose.yml."""
 
 
 def server_properties(
@@ -18,11 +18,12 @@ def server_properties(
     data_folder: Path,
     overrides: Mapping[str, str],
 ) -> str:
-    """server.properties of a node that is broker and controller; `ports` and `controller_ports` are by node id.
+    """Return server.properties of a node that is broker and controller; `ports` and `controller_ports` are by node id.
 
-    Kafka's own defaults but for: replication that fits the number of nodes, no automatic topics (a metadata request of
-    the telemetry's producer would create its topic with the wrong partitions), lower bounds that let tests use short
-    session timeouts, and a plugin that takes the metrics that clients push. `overrides` win.
+    It has Kafka's defaults except for: a replication factor that fits the number of nodes, no automatic topic creation
+    (a metadata request of the telemetry's producer would create its topic with the wrong number of partitions), lower
+    bounds that let tests use short session timeouts, and a plugin that receives the metrics that clients push.
+    `overrides` take precedence.
     """
     replicas = min(3, len(ports))
     in_sync = max(1, replicas - 1)

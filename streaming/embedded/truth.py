@@ -1,7 +1,7 @@
-"""What the broker itself says happened: its INFO log read as events, the judge of everything the monitor claims.
+"""What happened according to the broker: its INFO log, parsed into events. The monitor's claims are judged by it.
 
-The wordings are Kafka 4.3.1's own (`GroupMetadataManager`, `CoordinatorRuntime`). They are not a contract of Kafka: a
-line that fits none is no event. Instants are when the broker logged, to the millisecond, on its own clock.
+The wordings are Kafka 4.3.1's own (`GroupMetadataManager`, `CoordinatorRuntime`). They are not part of Kafka's API: a
+line that matches none is not an event. Instants are when the broker wrote the line, in milliseconds, by its own clock.
 """
 
 import re
@@ -13,19 +13,19 @@ from typing import Final, NamedTuple
 
 SESSION_EXPIRED: Final = "session-expired"
 REBALANCE_TIMEOUT: Final = "rebalance-timeout"
-PENDING_EXPIRED: Final = "pending-expired"  # an id handed out with error 79 and never used: no member, no incident
+PENDING_EXPIRED: Final = "pending-expired"  # an id given out with error 79 and never used: no member, no incident
 LEFT: Final = "left"
-DEAD: Final = "dead"  # a timer of a group that was unloaded, or became one of another kind, ran on
+DEAD: Final = "dead"  # a timer went on for a group that was unloaded or converted to another kind
 TAKE_OVER_MS: Final = 3_000
-"""What a broker logs so shortly before another one loads its groups, or it lets go of them, may not have lasted."""
+"""What a broker logs this shortly before it unloads its groups, or another loads them, may not have been written."""
 POLL_TIMEOUT_REASON: Final = "poll timeout has expired"  # part of the leave reason of Java clients and Connect workers
 
 
 class TruthEvent(NamedTuple):
-    """One thing that a broker logged; `member_id` is "" where it concerns a whole group or partition.
+    """One event that a broker logged; `member_id` is "" if it is about a whole group or partition.
 
-    `partition` is that of `__consumer_offsets`, -1 where no partition is concerned. `detail` is what else the line
-    says: why a client left or a rebalance began, the id that replaced a static member.
+    `partition` is that of `__consumer_offsets`, or -1 if the event is not about one. `detail` is what else the line
+    says: why a client left or why a rebalance began, or the id that replaced a static member.
     """
 
     kind: str
@@ -38,7 +38,7 @@ class TruthEvent(NamedTuple):
     line: str
 
 
-# kind, and the format string in Kafka's source with its {} named; `_` is of no interest. The first that fits counts.
+# kind, and the format string in Kafka's source with its {} named; `_` is ignored. The first one that matches counts.
 _WORDINGS: Final = (
     (SESSION_EXPIRED, "Member {member} in group {group} has failed, removing it from the group."),
     (SESSION_EXPIRED, "[GroupId {group}] Member {member} fenced from the group because the member session expired{_}"),
@@ -63,7 +63,7 @@ _WORDINGS: Final = (
     ),
     (REBALANCE_TIMEOUT, "Group {group} removed dynamic members who haven't {detail}: {members}"),
     (
-        REBALANCE_TIMEOUT,  # the line that says so itself ("removed members who haven't sent ...") is DEBUG
+        REBALANCE_TIMEOUT,  # the more direct line ("removed members who haven't sent ...") is at DEBUG
         (
             "Preparing to rebalance group {group} in state {_} with old generation {_}"
             " (reason: Removing {members} on {detail} expiration)."
@@ -154,18 +154,18 @@ def _compile(wording: str) -> re.Pattern[str]:
 
 _COMPILED: Final = tuple((kind, _compile(wording)) for kind, wording in _WORDINGS)
 
-# `[time] LEVEL [part of the broker, with its id] message (logger)`; without a zone it is UTC: `Node` runs its JVM so.
+# `[time] LEVEL [part of the broker, with its id] message (logger)`; without a zone it is UTC, as `Node` sets its JVM.
 _LINE: Final = re.compile(
     r"\[(?P<time>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)[,.](?P<millis>\d{3})(?P<zone>Z|[+-]\d\d:?\d\d)?\] [A-Z]+ +"
     r"(?:\[\w+ \w*[iI]d=\d+(?: topic=\S+ partition=(?P<partition>\d+))?\] )?(?P<message>.*) \([\w.$]+\)\s*"
 )
-# A member id ends with a uuid; the client id that it begins with may hold commas. One of KIP-848, which a downgrade
-# leaves in a classic group, is a uuid in base64.
+# A member id ends with a uuid; the client id at its beginning may contain commas. A member id of KIP-848, which remains
+# in a classic group after a downgrade, is a uuid in base64.
 _BETWEEN_MEMBERS: Final = re.compile(r"(?<=-[0-9a-f]{12}), |(?<=^[\w-]{22}), |(?<=, [\w-]{22}), ")
 
 
 def parse_line(line: str, broker: str) -> tuple[TruthEvent, ...]:
-    """Read one line of `broker`'s log: mostly no event, several where one line names several members."""
+    """Parse one line of `broker`'s log: usually no event, several if the line names several members."""
     found = _LINE.fullmatch(line)
     if found is None:
         return ()
@@ -199,7 +199,7 @@ def read_truth(logs: Mapping[str, Iterable[Path]]) -> list[TruthEvent]:
 
 
 def without_dead_groups(events: Iterable[TruthEvent]) -> list[TruthEvent]:
-    """Leave out whom the timer of a dead group removed: a former object of the group, which nobody else has any more.
+    """Leave out removals by the timer of a dead group, a former object of the group that is no longer in use.
 
     The coordinator logs the removal first, and then that the group is dead (``completeClassicGroupJoin``).
     """
@@ -221,8 +221,8 @@ def _events_of(path: Path, broker: str) -> Iterator[TruthEvent]:
 def authoritative(events: Iterable[TruthEvent]) -> Iterator[TruthEvent]:
     """Leave out what a broker logged about groups that another broker had already taken over.
 
-    A broker that was paused does not know it yet when it wakes: it runs the timers of a coordinator that it no longer
-    is, logs their verdicts, and then fails to write them.
+    When a paused broker resumes, it does not know this yet: it still runs its timers as coordinator, logs the results,
+    and then fails to write them.
     """
     coordinators: dict[int, str] = {}
     for event in events:
@@ -235,16 +235,17 @@ def authoritative(events: Iterable[TruthEvent]) -> Iterator[TruthEvent]:
 
 @dataclass(slots=True)
 class Expiry:
-    """The end of one life of a member by its session timeout, with every line that says so; mostly one.
+    """The end of one life of a member by its session timeout, with all lines about it; usually one.
 
-    Several lines: the removal did not last, because its write failed and was tried again, or because a new coordinator
-    loaded the member once more from records that did not know of its removal.
+    There are several lines if the removal did not last, because its write failed and was retried, or because a new
+    coordinator loaded the member again from records without the removal.
     """
 
     lines: list[TruthEvent]
     certain: bool = False
-    """False where nobody else need have seen it: logged by a broker that another was replacing or had replaced, so its
-    write may have failed; undone by a load of older records; of a member that had left and came back by such a load."""
+    """False if nobody else needs to have seen it: it was logged by a broker that was being or had been replaced, so its
+    write may have failed; it was undone by a load of older records; or such a load brought back a member that had left.
+    """
 
 
 def session_expiries(events: Iterable[TruthEvent]) -> list[Expiry]:
@@ -269,23 +270,23 @@ def session_expiries(events: Iterable[TruthEvent]) -> list[Expiry]:
             left.discard(member)
         elif event.kind in _OF_A_MEMBER:
             left.add(member)
-            if member in current:  # it was a member after all: a new coordinator had loaded it once more
+            if member in current:  # it was a member after all: a new coordinator had loaded it again
                 current[member].certain = False
     return expiries
 
 
 def coordinator_moves(events: Sequence[TruthEvent]) -> list[TruthEvent]:
-    """Return where brokers became and ceased to be coordinators."""
+    """Return the events at which brokers became coordinators or ceased to be."""
     moves = [event for event in authoritative(events) if event.kind == "coordinator-loaded"]
     return moves + [event for event in events if event.kind == "coordinator-unloaded"]
 
 
 def lasts(event: TruthEvent, moves: Iterable[TruthEvent]) -> bool:
-    """Tell whether what was logged was surely written: no other broker took over shortly after it."""
+    """Tell whether a logged event was certainly written: no other broker took over shortly after it."""
     return not any(_takes_away(move, event) for move in moves)
 
 
 def _takes_away(move: TruthEvent, event: TruthEvent) -> bool:
-    """Tell whether another broker loads the groups shortly after an event, or the one that logged it lets go."""
+    """Tell whether, shortly after an event, another broker loads the groups or the one that logged it unloads them."""
     soon = 0 <= move.at_ms - event.at_ms <= TAKE_OVER_MS and move.partition == event.partition
     return soon and (move.broker != event.broker) == (move.kind == "coordinator-loaded")

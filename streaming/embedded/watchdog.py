@@ -1,8 +1,8 @@
 """Ends the brokers of a cluster whose owner is gone: `python watchdog.py OWNER_PID CLUSTER_FOLDER remove|keep`.
 
-A process of its own, because an owner killed with SIGKILL runs no handler. Not PR_SET_PDEATHSIG: that fires when the
-*thread* that started the broker ends. A child's parent changes the moment the owner is gone; no pid is ever trusted
-after that but those in the cluster's `node-*/pid` files, which the owner removes when it ends a node itself.
+It is a separate process, because an owner killed with SIGKILL runs no handler. PR_SET_PDEATHSIG does not work: it fires
+when the *thread* that started the broker ends. A child's parent changes the moment the owner is gone. After that, only
+the pids in the cluster's `node-*/pid` files are trusted, which the owner removes when it ends a node itself.
 """
 
 import contextlib

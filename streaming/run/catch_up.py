@@ -1,4 +1,4 @@
-"""How far the job still is from the ends that the topics had when it started."""
+"""How far the job still is from the end offsets that the topics had when it started."""
 
 import json
 from collections.abc import Iterable
@@ -12,19 +12,19 @@ from streaming.run.topics import Offsets
 
 @dataclass
 class CatchUp:
-    """Fed with Spark's progress of each batch; `done` once every partition has been read up to its start-time end."""
+    """How much is left to read: `done` is true once every partition has been read up to its end in `ends`."""
 
     ends: Offsets
     done: bool = False
     remaining: int | None = None
     rows_per_s: float = 0.0
     total: int = 0
-    """What was to be read when the first batch had ended."""
+    """How many records were left to read when the first batch had ended."""
     asked_ms: int = 0
-    """When the ends were asked. A job that has read up to them has read all that there was then."""
+    """When the end offsets were requested. A job that has read up to them has read every record that existed then."""
 
     def update(self, progress: dict[str, Any]) -> str | None:
-        """Take in a batch's progress; return a line for people while it lasts."""
+        """Apply Spark's progress of a batch; return a line for the log, or None if the job had caught up before."""
         if self.done:
             return None
         sources = progress["sources"]
@@ -33,7 +33,7 @@ class CatchUp:
         self.total = max(self.total, self.remaining)
         if self.remaining == 0:
             self.done = True
-            return "caught up: everything that lay in the topics at the start has been read"
+            return "caught up: everything that was in the topics at the start has been read"
         share = f"{1 - self.remaining / self.total:.0%}"
         return f"catching up: {share}, {self.remaining:,} records to go, {self.rows_per_s:,.0f} a second"
 
@@ -50,9 +50,9 @@ class CatchUp:
 
 
 def planned(checkpoint: Path, batch_id: int) -> Offsets:
-    """Return the offsets up to which a batch reads. Spark writes them to its checkpoint before the batch begins.
+    """Return the offsets up to which a batch reads; empty if they cannot be read.
 
-    The result is empty if that file cannot be read.
+    Spark writes them to its checkpoint before the batch begins.
     """
     try:
         _, _, *sources = (checkpoint / "offsets" / str(batch_id)).read_text(encoding="utf-8").splitlines()
@@ -62,12 +62,12 @@ def planned(checkpoint: Path, batch_id: int) -> Offsets:
 
 
 def _offsets_of_all(sources: Iterable[Any]) -> Offsets:
-    """Return the offsets of all sources of a query together."""
+    """Merge the offsets of all sources of a query."""
     return {topic: at for source in sources for topic, at in offsets_in(source).items()}
 
 
 def read_all_from_ms(progress: dict[str, Any]) -> int | None:
-    """Return when a batch began that read all that there was by then; None where it left something for the next."""
+    """Return when the batch began, if it read every record available by then; None if it left some for the next."""
     for source in progress["sources"]:
         end, latest = offsets_in(source["endOffset"]), offsets_in(source.get("latestOffset"))
         if any(
@@ -78,6 +78,6 @@ def read_all_from_ms(progress: dict[str, Any]) -> int | None:
 
 
 def offsets_in(text: Any) -> Offsets:
-    """Return Spark's `endOffset`, which comes as JSON text or as what it means; nothing if it is not Kafka's."""
+    """Parse Spark's `endOffset`, which may be JSON text or already parsed; return nothing if it is not Kafka's."""
     found = json.loads(text) if isinstance(text, str) and text else text
     return {topic: at for topic, at in found.items() if isinstance(at, dict)} if isinstance(found, dict) else {}

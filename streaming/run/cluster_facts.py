@@ -1,7 +1,7 @@
-"""What the log does not hold of a cluster: session timeouts of the newer kinds of groups, and the names of topic ids.
+"""Facts that the offsets topic does not contain: session timeouts of newer kinds of groups, and names of topic ids.
 
-Asked with the admin client. It needs the right DescribeConfigs on the cluster and on the groups, and Describe on the
-topics; what cannot be had is left out, and the monitor goes on without.
+They are requested with the admin client, which needs DescribeConfigs on the cluster and on the groups, and Describe on
+the topics. What it may not read is left out, and the monitor works without it.
 """
 
 import time
@@ -25,14 +25,14 @@ log = structlog.get_logger(__name__)
 
 KINDS = ("consumer", "share", "streams")
 ASK_AGAIN_S = 60.0
-"""How long an id without a name, of a deleted topic or one that may not be described, is not asked for again."""
+"""How long to wait before asking again for an id without a name: its topic was deleted, or may not be described."""
 MAX_IDS = 100_000
 TIMEOUT_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class SessionTimeouts:
-    """Session timeouts in milliseconds by kind and group id; "" is the broker's default of the kind."""
+    """Session timeouts in milliseconds by kind and group id; the id "" stands for the broker's default."""
 
     consumer: Mapping[str, int] = field(default_factory=dict)
     share: Mapping[str, int] = field(default_factory=dict)
@@ -40,9 +40,9 @@ class SessionTimeouts:
 
 
 def read_session_timeouts(client: Mapping[str, Any]) -> SessionTimeouts:
-    """Ask one broker for its defaults, and for the groups that have a value of their own (brokers from 4.1 list them).
+    """Ask one broker for its defaults, and for the groups that override them (brokers list these from 4.1 on).
 
-    What may not be read is left out. Raises `KafkaError` where no broker answers.
+    What may not be read is left out. Raises `KafkaError` if no broker answers.
     """
     found: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
     with closing(KafkaAdminClient(**client)) as admin:
@@ -60,7 +60,7 @@ def read_session_timeouts(client: Mapping[str, Any]) -> SessionTimeouts:
 
 
 def ask_topics(client: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Ask for the partitions and ids of all topics, Kafka's own (``__...``) left out: fields of a cluster row."""
+    """Ask for the partition counts and ids of all topics but internal ones (``__...``), as fields of a cluster row."""
     with closing(KafkaAdminClient(**client)) as admin:
         topics = [topic for topic in admin.describe_topics() if not topic["name"].startswith("__")]
     return {
@@ -70,7 +70,7 @@ def ask_topics(client: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _names_by_id(topics: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the names of topics by id; a broker before Kafka 2.8 tells none."""
+    """Return the names of topics by id; brokers before Kafka 2.8 report no ids."""
     ids = {UUID(str(topic_id)): topic["name"] for topic in topics if (topic_id := topic.get("topic_id"))}
     return {text_of(topic_id): name for topic_id, name in ids.items() if name and topic_id.int}
 
@@ -80,7 +80,7 @@ def _keys(pattern: str) -> dict[str, None]:
 
 
 def _add(found: dict[str, dict[str, int]], admin: KafkaAdminClient, resources: list[ConfigResource]) -> None:
-    """Add what these resources are configured to; a group counts only if the value is its own."""
+    """Add the configured timeouts of these resources; those of a group only if it overrides the default."""
     if not resources:
         return
     is_broker = resources[0].resource_type is ConfigResourceType.BROKER
@@ -92,7 +92,7 @@ def _add(found: dict[str, dict[str, int]], admin: KafkaAdminClient, resources: l
 
 
 class TopicNames:
-    """Topic ids to names, asked for as they are met; an id that nobody names stays an id."""
+    """The names of topic ids, requested when an id first appears; an id without a known name stays an id."""
 
     def __init__(
         self, ask: Callable[[Iterable[UUID]], Mapping[str, str]], now_s: Callable[[], float] = time.monotonic
@@ -102,7 +102,7 @@ class TopicNames:
         self._asked_s: dict[str, float] = {}
 
     def resolve(self, reports: Iterable[GroupReport]) -> None:
-        """Put names in the place of ids in a batch's reports."""
+        """Replace topic ids with names in a batch's reports."""
         shown = [(report.view, report.findings) for report in reports]
         self._learn({str(holder[place]) for each in shown for holder, place in topic_places(*each)})
         for each in shown:
@@ -128,7 +128,7 @@ class TopicNames:
 
 
 def ask_topic_names(client: Mapping[str, Any], ids: Iterable[UUID]) -> dict[str, str]:
-    """Ask the cluster for the names of topic ids; those that it does not know, or does not tell, are left out."""
+    """Ask the cluster for the names of topic ids; ids that are unknown or may not be described are left out."""
     with closing(KafkaAdminClient(**{**client, "request_timeout_ms": TIMEOUT_MS})) as admin:
         topics = admin.describe_topics(list(ids))
     return _names_by_id(topics)

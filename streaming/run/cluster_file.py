@@ -1,4 +1,4 @@
-"""What metadata said last, in a file beside the checkpoint: the driver writes it, the source stage reads it."""
+"""The newest cluster metadata, in a file that the driver writes and the source stage reads."""
 
 import json
 from pathlib import Path
@@ -20,22 +20,22 @@ class ClusterFile:
         self._file = file
 
     def write(self, row: dict[str, Any]) -> None:
-        """Replace what the file says."""
+        """Replace the row in the file."""
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self._file, json.dumps(row))
         except OSError as error:
-            log.warning("what metadata says cannot be written", file=str(self._file), error=str(error))
+            log.warning("the cluster metadata cannot be written", file=str(self._file), error=str(error))
 
     def read(self) -> bytes | None:
-        """Return the row as JSON; None where there is none."""
+        """Return the row as JSON, or None if it cannot be read."""
         try:
             return self._file.read_bytes()
         except OSError:
             return None
 
     def keys(self) -> dict[int, str]:
-        """Return the telemetry keys that it names; nothing where it cannot be read."""
+        """Return the telemetry keys in the file by node id; empty if it cannot be read."""
         try:
             brokers = json.loads(self.read() or b"{}").get("brokers", {})
             return {int(node): broker["key"] for node, broker in brokers.items() if broker.get("key")}

@@ -1,8 +1,8 @@
-"""Who leads the partitions of the offsets topic, and which telemetry key is which broker: asked again and again.
+"""Regular requests for who leads the partitions of the offsets topic, and which broker has which telemetry key.
 
-Metadata names nodes, the request log names brokers by the key of their lines. The probe brings the two together: what
-it asks of a node names that node, and comes back as that broker's line. Whoever may ask brokers anything may send such
-a request too, so what the probe calls a node holds a number that nobody else knows.
+Metadata names brokers by node id; the request log names them by the key of their lines. The probe connects the two: its
+request to a node contains the node id, and appears in the log as a line of that broker. Anyone who can send requests to
+the brokers can send such a request too, so the probe's also contain a number that nobody else knows, the nonce.
 """
 
 import threading
@@ -20,7 +20,7 @@ from streaming.connection.brokers import describe_cluster
 log = structlog.get_logger(__name__)
 
 ASK_EVERY_S = 5.0
-ASK_AGAIN_S = 0.5  # at the soonest, where an answer made somebody doubt what is known
+ASK_AGAIN_S = 0.5  # the shortest interval, used if the known leaders are in doubt
 TIMEOUT_MS = 5_000
 MAX_KEYS = 4_096
 
@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 class ClusterWatch:
-    """Asks from a thread of its own, from `start` to `stop`, and hands each answer to `take` as a cluster row."""
+    """Asks in its own thread, from `start` to `stop`, and passes each answer to `take` as a cluster row."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class ClusterWatch:
         take: Callable[[Row], None],
         keys: Mapping[int, str] | None = None,
     ) -> None:
-        """`nonce` is the probe's; `keys` is what an earlier run learned: node id -> telemetry key."""
+        """`nonce` is the probe's; `keys` are those that an earlier run learned: node id -> telemetry key."""
         self._client = {**client, "request_timeout_ms": TIMEOUT_MS}
         self._topic, self._nonce, self._take = offsets_topic, nonce, take
         self._lock = threading.Lock()
@@ -48,12 +48,12 @@ class ClusterWatch:
         self._thread = threading.Thread(target=self._run, name="cluster-watch", daemon=True)
 
     def start(self) -> Self:
-        """Begin asking; returns at once."""
+        """Start asking; return at once."""
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         self._stopping.set()
         self._doubt.set()
         self._thread.join(timeout=2 * TIMEOUT_MS / 1_000)
@@ -65,25 +65,25 @@ class ClusterWatch:
         self.stop()
 
     def doubt(self) -> None:
-        """Ask again soon: an answer speaks against what is known."""
+        """Ask again soon, because the known leaders may be wrong."""
         self._doubt.set()
 
     def heard(self, asked: str, key: str) -> None:
-        """Take what a probe's line says: what it called the node that it asked, and the key of the line."""
+        """Learn a broker's key from a probe's line: `asked` names the node that was asked, `key` is the line's key."""
         nonce, _, node = asked.rpartition("-")
         if nonce != self._nonce or not (node.isascii() and node.isdigit() and len(node) < len(str(2**31))):
             return
         with self._lock:
             if self._keys.get(int(node)) != key and len(self._keys) < MAX_KEYS:
                 self._keys[int(node)] = key
-                self._doubt.set()  # what is handed on next knows it
+                self._doubt.set()  # so that the next row, with the key, comes soon
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
                 with closing(KafkaAdminClient(**self._client)) as admin:
                     self._ask_until_stopped(admin)
-            except Exception as error:  # noqa: BLE001 # of a broker's answer too: without metadata answers alone tell
+            except Exception as error:  # noqa: BLE001 # bad answers too: without metadata, telemetry shows leaders
                 log.warning("leaders of the offsets topic cannot be asked for, trying again", error=repr(error))
                 self._stopping.wait(ASK_EVERY_S)
 
@@ -101,7 +101,7 @@ class ClusterWatch:
         with self._lock:
             keys = dict(self._keys)
         times_used = Counter(keys.values())
-        known = {node: key for node, key in keys.items() if times_used[key] == 1}  # else they tell no brokers apart
+        known = {node: key for node, key in keys.items() if times_used[key] == 1}  # a shared key identifies none
         return {
             "source": "cluster",
             "timestamp_ms": asked_ms,
@@ -119,12 +119,12 @@ class ClusterWatch:
 
 
 def leaders_of(topic: Mapping[str, Any]) -> list[int | None]:
-    """Return the leaders by partition of what the admin client describes; None where there is none."""
+    """Return the leader of each partition of a topic that the admin client described; None where there is none."""
     return _by_partition(topic, "leader_id")
 
 
 def _by_partition(topic: Mapping[str, Any], field: str) -> list[int | None]:
-    """Return a field of each partition, in their order; None where there is none or it is negative."""
+    """Return a field of each partition, in the order of their numbers; None where it is missing or negative."""
     by_number = {row["partition_index"]: row.get(field, -1) for row in topic.get("partitions") or ()}
     count = max(by_number, default=-1) + 1
     return [value if (value := by_number.get(number, -1)) >= 0 else None for number in range(count)]

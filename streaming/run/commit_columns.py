@@ -1,13 +1,13 @@
-"""Offset commits by columns, for they are nearly all that the offsets topic holds.
+"""Offset commits decoded by columns, because nearly all records of the offsets topic are offset commits.
 
-A commit is *regular* if all its bytes are laid out as a table here says (Kafka's ``OffsetCommitKey.json`` and
-``OffsetCommitValue.json``). That is checked for all rows at once, on Arrow's buffers. What it commits is read only from
-the rows that a block keeps: the newest of each partition and, where commits are signs of life, the first and the newest
-between two other records, in each ``CELL_MS``. All other rows, broken or of a kind that nothing here knows, are left to
-the core's decoder, which is the truth: a test holds this module to it.
+A commit is *regular* if its bytes have one of the layouts in this module (Kafka's ``OffsetCommitKey.json`` and
+``OffsetCommitValue.json``). This is checked for all rows at once, on Arrow's buffers. The committed values are read
+only from the rows that a block keeps: the newest of each partition and, if commits are signs of life, the first and the
+newest in each ``CELL_MS`` between two irregular records. All other rows, malformed or of a kind unknown here, are left
+to the core's decoder, which is the reference: a test compares this module with it.
 
-Of the others that are older than all that rules look at, only the newest of each key is left to it: the log cleaner
-would remove the earlier ones, and a coordinator that loads the log may never see them.
+Of the irregular rows older than the history that rules look at, only the newest of each key is left to the decoder: the
+log cleaner would remove the earlier ones, and a coordinator that loads the log may never see them.
 """
 
 from collections import Counter
@@ -28,29 +28,29 @@ from streaming.run.partition_rows import Flags, Indexes, PartitionRows
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 CELL_MS = 100
-"""Commits of a partition that are closer together are no signs of life of their own: of them two tell all."""
+"""Commits of a partition within the same cell of this length count as one sign of life: two of them are kept."""
 TOMBSTONE = -1
 """The version of a row without a value."""
 IRREGULAR = -2
 SUPERSEDED = "superseded"
 _TYPE_BYTES = 2
 _EPOCH = 10
-"""Where the leader's epoch stands in values that have one, and the metadata's length in those that have none."""
+"""The position of the leader epoch in values that have one, and of the metadata's length in those without."""
 _MAX_CHARACTER_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """A value: version, offset, leader's epoch if any, metadata's length and bytes, instant, and what follows."""
+    """A value's layout: version, offset, leader epoch if any, metadata length and bytes, commit instant, the rest."""
 
     has_epoch: bool
     is_flexible: bool = False
     after_instant: int = 0
-    """Bytes between the instant and the end, or the tags."""
+    """The number of bytes between the commit instant and the end, or the tagged fields."""
 
     @property
     def length_at(self) -> int:
-        """Where the metadata's length stands."""
+        """The position of the metadata's length."""
         return _EPOCH + 4 * self.has_epoch
 
 
@@ -61,15 +61,15 @@ _LAYOUTS = (
     _Layout(has_epoch=True),
     _Layout(has_epoch=True, is_flexible=True),
 )
-"""By version."""
+"""Indexed by version."""
 _NO_TAGS, _TOPIC_ID = bytes([0]), bytes([1, 0, 16])
-"""The tags at the end of a flexible value: none, or the topic's id, 16 bytes that follow."""
+"""The start of the tagged fields that end a flexible value: there are none, or the 16 bytes of the topic id follow."""
 _ID_BYTES = 16
 _NO_ID = bytes(_ID_BYTES)
 
 
 class _Texts(NamedTuple):
-    """A column of byte strings: all bytes, and where each begins and how long it is."""
+    """A column of byte strings: all their bytes, and the start and length of each."""
 
     data: Bytes
     starts: Indexes
@@ -87,13 +87,13 @@ class _Texts(NamedTuple):
         return _Texts(self.data, self.starts[rows], self.lengths[rows])
 
     def number(self, at: Any, size: int) -> Indexes:
-        """Read a signed big-endian number of each row, which is known to hold it."""
+        """Read a signed big-endian number from each row; every row must be long enough."""
         places = (self.starts + at)[:, None] + np.arange(size)
         numbers: Indexes = self.data[places].view(f">i{size}").astype(np.int64).ravel()
         return numbers
 
     def has(self, at: Any, expected: bytes) -> Flags:
-        """Tell of each row whether these bytes stand there; no row ends before."""
+        """Tell for each row whether it has these bytes at that position; every row must be long enough."""
         places = (self.starts + at)[:, None] + np.arange(len(expected))
         equal: Flags = (self.data[places] == np.frombuffer(expected, np.uint8)).all(axis=1)
         return equal
@@ -104,17 +104,17 @@ class _Texts(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """Records that are not parsed one by one, of one kind, as `DecodeCounts` counts them."""
+    """The number of records of one kind that are not parsed one by one, in the terms of `DecodeCounts`."""
 
     key_type: int
     version: int | None
-    """None: there is no value."""
+    """None: the records have no value."""
     outcome: str
     rows: int
 
 
 class DecodedCommits(NamedTuple):
-    """What was made of runs of the offsets topic; `others` are the rows of each run that were left alone."""
+    """The result of decoding runs of the offsets topic; `others` are each run's rows that are left to the decoder."""
 
     blocks: list[tuple[str, CommitBlock]]
     counts: list[Counted]
@@ -124,20 +124,20 @@ class DecodedCommits(NamedTuple):
 class CommitColumns:
     """Decodes runs of the offsets topic.
 
-    From `live_from_ms` on commits are signs of life. Before `history_from_ms` only the newest record of a key counts.
+    From `live_from_ms` on, commits are signs of life. Before `history_from_ms`, only the newest record of a key counts.
     """
 
     def __init__(self, routing: Routing, live_from_ms: int, history_from_ms: int = 0) -> None:
         self._routing, self._live_from_ms, self._history_from_ms = routing, live_from_ms, history_from_ms
 
     def decode(self, runs: Sequence[PartitionRows]) -> DecodedCommits:
-        """Decode runs, each in its partition's order."""
+        """Decode runs; the rows of each run are in offset order."""
         rows = _Rows.of(sorted(runs, key=lambda run: (run.partition, run.offsets[0])))
         keys = _Keys.of(rows)
         values = _Values.of(rows)
         in_range = (rows.instants_ms >= 0) & (rows.instants_ms < LATEST_MS)
         types = keys.types[keys.codes]
-        # Values of the oldest kind of key have but one version.
+        # With the oldest type of key, only version 0 of the value exists.
         fits = (types == 1) | ((types == 0) & (values.versions <= 0))
         regular = fits & (values.versions != IRREGULAR) & in_range
         found = np.flatnonzero(regular)
@@ -152,7 +152,7 @@ class CommitColumns:
     def _blocks(
         self, rows: "_Rows", keys: "_Keys", values: "_Values", found: Indexes, segments: Indexes
     ) -> Iterator[tuple[str, CommitBlock]]:
-        """Make a block an operator key of the rows that tell something."""
+        """Make one block per operator key of the rows that are kept."""
         partitions = rows.partitions[found]
         places, names = _places(keys, partitions, keys.codes[found])
         chosen, counts = self._chosen(places, rows.instants_ms[found], segments[found])
@@ -175,7 +175,7 @@ class CommitColumns:
     def _operator_keys(
         self, names: list[tuple[bytes, int]], partitions: Indexes, places: Indexes
     ) -> tuple[Indexes, dict[int, str]]:
-        """Return a code of each row's operator key, and the keys by code."""
+        """Return the code of each row's operator key, and the keys by code."""
         if self._routing.is_by_shard:
             return partitions, {n: self._routing.key_of("", n) for n in np.unique(partitions).tolist()}
         keys = [self._routing.key_of(place_of(key)[0], partition) for key, partition in names]
@@ -184,14 +184,14 @@ class CommitColumns:
         return of_names[places], {code: key for key, code in codes.items()}
 
     def _chosen(self, places: Indexes, instants_ms: Indexes, segments: Indexes) -> tuple[Indexes, Indexes]:
-        """Return which rows tell all, in their order, and how many commits each stands for.
+        """Return the rows to keep, in their order, and how many commits each stands for.
 
-        Older rows than those that are signs of life are all of one cell, of which only the newest counts.
+        The rows of a partition that are too old to be signs of life form one cell, of which only the newest is kept.
         """
         live = instants_ms >= self._live_from_ms
         if not live.any():
             newest = np.full(places.max() + 1, -1)
-            newest[places] = np.arange(len(places))  # of several the last stays
+            newest[places] = np.arange(len(places))  # the last of equal places wins
             chosen = np.sort(newest[newest >= 0])
             return chosen, np.bincount(places)[places[chosen]]
         cells = (np.where(live, instants_ms // CELL_MS, -1), np.where(live, segments, -1), places)
@@ -207,7 +207,7 @@ class CommitColumns:
 
 
 class _Rows(NamedTuple):
-    """Runs put together, and where each begins."""
+    """Concatenated runs, and where each begins."""
 
     runs: Sequence[PartitionRows]
     starts: list[int]
@@ -231,7 +231,7 @@ class _Rows(NamedTuple):
         )
 
     def others(self, left: Flags) -> list[tuple[PartitionRows, Indexes]]:
-        """Return the rows that are left, by their runs."""
+        """Return the rows that `left` marks, by run."""
         spans = zip(self.runs, pairwise(self.starts), strict=True)
         found = ((run, np.flatnonzero(left[start:end])) for run, (start, end) in spans)
         return [(run, indexes) for run, indexes in found if len(indexes)]
@@ -239,12 +239,12 @@ class _Rows(NamedTuple):
 
 @dataclass(slots=True)
 class _Keys:
-    """The keys of rows: which of the distinct ones each has, and of those the type of the regular."""
+    """The keys of rows: the code of each row's key, the distinct keys by code, and their types."""
 
     codes: Indexes
     distinct: pa.BinaryArray
     types: Indexes
-    """0 or 1, else `IRREGULAR`; so is that of no key, which is the last."""
+    """0 or 1 for a regular key, else `IRREGULAR`. The last entry, `IRREGULAR`, is for rows without a key."""
 
     @classmethod
     def of(cls, rows: _Rows) -> "_Keys":
@@ -255,7 +255,7 @@ class _Keys:
 
 
 def _types(distinct: pa.BinaryArray) -> Indexes:
-    """Return the types of keys: 0 or 1 of those that are whole, of a group that has a name, and UTF-8."""
+    """Return the types of keys: 0 or 1 if the key is complete, its group id is not empty, and its texts are UTF-8."""
     texts, types = _Texts.of(distinct), np.full(len(distinct), IRREGULAR, np.int64)
     at = np.flatnonzero(texts.lengths >= 2 + 2)
     keys = texts.take(at)
@@ -288,9 +288,9 @@ def _is_utf8(keys: _Texts, row: int, *spans: tuple[int, int]) -> bool:
 
 
 def _superseded(old: Indexes, rows: _Rows, keys: _Keys) -> Indexes:
-    """Return which of some rows have a later one of their key among them, in their partition.
+    """Return which of the `old` rows are followed by another one of them with the same key and partition.
 
-    A row without a key, or with one that is too short to name a type, is left as it is: its error is reported.
+    A row without a key, or with a key too short to contain a type, is never superseded: its error is reported.
     """
     lengths = _Texts.of(keys.distinct).lengths
     old = old[np.append(lengths, 0)[keys.codes[old]] >= _TYPE_BYTES]
@@ -300,7 +300,7 @@ def _superseded(old: Indexes, rows: _Rows, keys: _Keys) -> Indexes:
 
 
 def _count_superseded(at: Indexes, rows: _Rows) -> list[Counted]:
-    """Count them by their type and version, as far as these can be read."""
+    """Count superseded rows by type and version, as far as these can be read."""
     chosen = pa.array(at)
     types, versions = (pc.binary_slice(column.take(chosen), 0, _TYPE_BYTES) for column in (rows.keys, rows.values))
     kinds = Counter(zip(types.to_pylist(), versions.to_pylist(), strict=True))
@@ -315,9 +315,9 @@ def _number(head: bytes) -> int:
 
 
 def _places(keys: _Keys, partitions: Indexes, codes: Indexes) -> tuple[Indexes, list[tuple[bytes, int]]]:
-    """Return which of the distinct partitions committed to each row is about, and these: key, partition of the offsets.
+    """Return the place of each row, and the places: distinct pairs of key without type, and offsets-topic partition.
 
-    A key of either type is of the same one, and a group's records lie in several only where the topic has grown.
+    Keys of both types share a place. A group has records in several partitions only if the offsets topic has grown.
     """
     partition_of = np.zeros(len(keys.distinct), np.int64)
     partition_of[codes] = partitions
@@ -335,7 +335,7 @@ def _places(keys: _Keys, partitions: Indexes, codes: Indexes) -> tuple[Indexes, 
 
 @dataclass(slots=True)
 class _Columns:
-    """What rows commit; ``numbers`` are the offset, its instant and the leader's epoch."""
+    """The committed values of rows; ``numbers`` are the offsets, the commit instants and the leader epochs."""
 
     numbers: tuple[Indexes, Indexes, Indexes]
     topic_ids: list[bytes]
@@ -344,7 +344,7 @@ class _Columns:
 
 @dataclass(slots=True)
 class _Values:
-    """The values of rows: their versions, and of the regular where the metadata stands."""
+    """The values of rows: their versions, and the position and length of the metadata in regular ones."""
 
     texts: _Texts
     versions: Indexes
@@ -364,7 +364,7 @@ class _Values:
         return made
 
     def _find(self, at: Indexes, version: int, layout: _Layout) -> None:
-        """Find the regular ones of a version among rows."""
+        """Find the regular values of a version among rows."""
         if not len(at):
             return
         at = at[self.texts.lengths[at] >= layout.length_at + 2]
@@ -380,7 +380,7 @@ class _Values:
         self.metadata_at[at[fits]], self.metadata_bytes[at[fits]] = begin[fits], size[fits]
 
     def columns(self, at: Indexes) -> _Columns:
-        """Read what some of the regular rows commit."""
+        """Read the committed values of some regular rows."""
         size = len(at)
         versions, texts = self.versions[at], self.texts.take(at)
         begin, metadata_bytes = self.metadata_at[at], self.metadata_bytes[at]
@@ -402,7 +402,7 @@ class _Values:
 
 
 def _topic_ids(texts: _Texts, tags_at: Indexes, rows: Indexes) -> list[bytes]:
-    """Read the topic's id of the rows that have one; of others it is empty."""
+    """Read the topic ids of the rows that have one; the others get an empty id."""
     topic_ids = [b""] * len(texts.lengths)
     if len(rows):
         places = (texts.starts + tags_at)[rows][:, None] + len(_TOPIC_ID) + np.arange(_ID_BYTES)
@@ -414,7 +414,7 @@ def _topic_ids(texts: _Texts, tags_at: Indexes, rows: Indexes) -> list[bytes]:
 
 
 def _compact_length(texts: _Texts, at: int) -> tuple[Indexes, Indexes]:
-    """Return the length before a compact string, and where the string begins; of a long one no length."""
+    """Return the length of a compact string and where it begins; -1 for a null or very long string."""
     low, high = (texts.data[texts.starts + at + byte].astype(np.int64) for byte in (0, 1))
     short = low < 0x80
     size = np.where(short, low, np.where(high < 0x80, low & 0x7F | high << 7, 0)) - 1
@@ -422,7 +422,7 @@ def _compact_length(texts: _Texts, at: int) -> tuple[Indexes, Indexes]:
 
 
 def _ends_with_known_tags(texts: _Texts, end: Indexes, fits: Flags) -> Flags:
-    """Tell which values end, after their last plain field, with no tag or with the topic's id."""
+    """Tell which values end, after their last regular field, with no tagged field or with just the topic id."""
     known = np.zeros(len(end), np.bool_)
     for tags, rest in ((_NO_TAGS, 0), (_TOPIC_ID, _ID_BYTES)):
         rows = np.flatnonzero(fits & (end + len(tags) + rest == texts.lengths))

@@ -1,7 +1,7 @@
-"""The jars of Spark's Kafka source: where they are, and that they are the ones this project was tested with.
+"""The jars of Spark's Kafka source: where they are, and a check that they are the ones this project was tested with.
 
-A checkout has them since `make setup`, an image since it was built. Elsewhere `run` fetches them once, into the user's
-cache folder. Spark itself would fetch them at every first start (`spark.jars.packages`), and take what it is given.
+A checkout gets them from `make setup`, an image from its build. Elsewhere `run` fetches them once, into the user's
+cache folder. With `spark.jars.packages` Spark would fetch them itself at every first start, without checking them.
 """
 
 import os
@@ -17,7 +17,7 @@ JARS_VARIABLE = "GROUP_MONITOR_JARS"
 
 
 def connector_folder() -> Path:
-    """Return the folder that is looked at: the one of the variable, of the checkout, or of the user's cache."""
+    """Return the folder of the jars: the one that the variable names, else the checkout's, else the user's cache."""
     if named := os.environ.get(JARS_VARIABLE):
         return Path(named)
     checkout = JARS_FOLDER / CONNECTOR
@@ -25,7 +25,7 @@ def connector_folder() -> Path:
 
 
 def connector_jars() -> list[Path]:
-    """Return the jars to give to Spark, fetched where there are none; raises `RunError` where they are not ours."""
+    """Return the jars for Spark, fetched if there are none; raises `RunError` if they are not the expected ones."""
     folder = connector_folder()
     if not any(folder.glob("*.jar")) and not os.environ.get(JARS_VARIABLE):
         _fetch(folder)
@@ -33,7 +33,7 @@ def connector_jars() -> list[Path]:
 
 
 def checked(folder: Path) -> list[Path]:
-    """Return the jars of a folder, with those that somebody put beside ours; raises `RunError` where ours differ."""
+    """Return the jars of a folder, added ones too; raises `RunError` if an expected one is missing or differs."""
     jars = {jar.name: jar for jar in sorted(folder.glob("*.jar"))}
     for path, expected in sorted(line.split()[::-1] for line in committed_sums((CONNECTOR,))):
         name = Path(path).name
@@ -50,7 +50,7 @@ def _fetch(folder: Path) -> None:
         fetch_one(CONNECTOR, folder, _cache() / "ivy")
     except (EmbeddedBrokerError, JavaMissingError) as error:
         hint = f"or set {JARS_VARIABLE} to a copy of a checkout's .jars/{CONNECTOR} after `make setup`"
-        raise RunError(f"the jars of Spark's Kafka source cannot be had: {error}\n{hint}") from None
+        raise RunError(f"the jars of Spark's Kafka source cannot be fetched: {error}\n{hint}") from None
 
 
 def _cache() -> Path:
@@ -60,4 +60,4 @@ def _cache() -> Path:
 def _advice(folder: Path) -> str:
     if os.environ.get(JARS_VARIABLE):
         return f"{JARS_VARIABLE} has to name a copy of .jars/{CONNECTOR} of a checkout after `make setup`"
-    return f"remove {folder}, then run fetches it anew"
+    return f"remove {folder}, then run fetches it again"

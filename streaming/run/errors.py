@@ -1,5 +1,5 @@
-"""What can go wrong with a run, in words for whoever started it."""
+"""Errors of `run`, worded for the person who started it."""
 
 
 class RunError(Exception):
-    """The job cannot start or go on; the text says why and what to do."""
+    """The job cannot start or continue; the text says why and what to do."""

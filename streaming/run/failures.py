@@ -1,7 +1,7 @@
-"""Why a query failed: in one line, and whether waiting helps.
+"""Why a query failed, in one line, and whether waiting helps.
 
-What lies outside of `run` (brokers, database, disk) is waited for as long as it lasts, and the log says what mends it.
-Of anything else nobody knows whether it ends by itself: after some attempts the checkpoint is taken for unreadable.
+If the cause is outside `run` (brokers, database, disk), the job waits as long as it lasts, and the log says how to fix
+it. Any other failure may never end by itself: after some attempts the checkpoint is assumed to be unreadable.
 """
 
 import errno
@@ -16,25 +16,25 @@ from sqlalchemy.exc import SQLAlchemyError
 from streaming.store.trouble import trouble
 
 REASON_CHARACTERS = 500
-_DISK = {errno.ENOSPC: "full", errno.EDQUOT: "full", errno.EROFS: "read-only", errno.EACCES: "not to be written"}
+_DISK = {errno.ENOSPC: "full", errno.EDQUOT: "full", errno.EROFS: "read-only", errno.EACCES: "not writable"}
 _JVM_DISK = {
     "full": r"No space left on device|Disk quota exceeded",
     "read-only": r"Read-only file system",
-    "not to be written": r"Permission denied",
+    "not writable": r"Permission denied",
 }
 _OF_JVM = r"\w*(?:IOException|FileSystemException|FileNotFoundException|RocksDBException|AccessControlException)\b.*"
 
 
 class Failure(NamedTuple):
-    """What the log says of it."""
+    """What the log says about a failure."""
 
     reason: str
     advice: str | None = None
-    """What mends it, where that is outside of `run`: then waiting helps."""
+    """How to fix a cause outside `run`, so waiting helps; None for any other cause."""
 
 
 def failure_of(error: BaseException, data_folder: Path) -> Failure:
-    """Find what a query failed of; the sink's own exception is the cause of the one that Spark reports."""
+    """Find out why a query failed; the sink's own exception is the `__cause__` of the one that Spark reports."""
     for known in (error, error.__cause__):
         if isinstance(known, SQLAlchemyError):
             message, advice = trouble(known)
@@ -54,10 +54,10 @@ def failure_of(error: BaseException, data_folder: Path) -> Failure:
 
 
 def reason_of(error: BaseException) -> str:
-    """Boil a query's failure, pages of Java and Python, down to the line that names the cause."""
+    """Reduce a query's failure, pages of Java and Python, to the line that names the cause."""
     text = str(error).strip()
     named = re.findall(r"^(?:Caused by: )?([\w.$]*(?:Error|Exception)\b.*)$", text, re.MULTILINE)
-    # Of a query that ended while it read its own files Spark's text has no name; PySpark keeps the exception beside it.
+    # If a query failed while it read its own files, Spark's text names no exception; PySpark keeps it in `_cause`.
     hidden = [str(cause).strip() for cause in [getattr(error, "_cause", None)] if cause is not None]
     lines = named[-1:] or [line for cause in hidden for line in cause.splitlines()[:1]] or text.splitlines()[:1]
     return str((lines or [type(error).__name__])[0]).strip()[:REASON_CHARACTERS]

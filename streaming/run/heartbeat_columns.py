@@ -1,8 +1,8 @@
-"""Heartbeats by columns, for there are tens of thousands a second.
+"""Heartbeats decoded by columns, because there are tens of thousands a second.
 
-The core finds the lines that it knows but for their times (`coordinator_model.decode.telemetry.heartbeats`); their
-times are made numbers as columns, and what they say travels as a block of columns an operator key. All other lines are
-left to the core's parser, one by one.
+The core recognizes lines that differ from one it has parsed only in their times
+(`coordinator_model.decode.telemetry.heartbeats`). The times are parsed as columns, and the heartbeats travel as one
+block of columns per operator key. All other lines are left to the core's parser, one by one.
 """
 
 from array import array
@@ -22,7 +22,7 @@ from streaming.run.packing import Routing
 from streaming.run.partition_rows import Flags, Indexes, PartitionRows
 
 NOT_FOUND = heartbeats.KnownLines([], [], [])
-"""No line is known: all are left to the parser."""
+"""No line is known, so all are left to the parser."""
 
 
 class ScannedRows(NamedTuple):
@@ -33,7 +33,7 @@ class ScannedRows(NamedTuple):
 
 
 class KnownHeartbeats(NamedTuple):
-    """The known heartbeats in a run of lines: blocks by operator key, which lines they are, and their brokers."""
+    """The known heartbeats in a run of lines: blocks by operator key, the indexes of the lines, and their brokers."""
 
     run: PartitionRows
     blocks: list[tuple[str, HeartbeatBlock]]
@@ -41,18 +41,18 @@ class KnownHeartbeats(NamedTuple):
     brokers: "Coded"
 
     def by_broker(self) -> Iterator[tuple[str, Indexes]]:
-        """Yield each broker and its lines; nearly always there is one."""
+        """Yield each broker and the indexes of its lines; nearly always there is only one broker."""
         for code in np.unique(self.brokers.codes):
             yield self.brokers.values[code], self.indexes[self.brokers.codes == code]
 
     def lost(self, lost: Flags) -> Iterator[tuple[int, str]]:
-        """Yield those before which lines are missing, each with its broker."""
+        """Yield the index and broker of each known heartbeat before which lines are missing."""
         places = np.flatnonzero(lost[self.indexes])
         return ((int(self.indexes[place]), self.brokers.values[self.brokers.codes[place]]) for place in places)
 
 
 class HeartbeatColumns:
-    """One a worker and routing: remembers the heartbeats that were parsed."""
+    """The heartbeats that were parsed; a worker keeps one instance per routing."""
 
     def __init__(self, routing: Routing) -> None:
         self._routing = routing
@@ -60,17 +60,17 @@ class HeartbeatColumns:
         self._said = _KnownColumns(routing, self._lines.said)
 
     def learn(self, row: SourceRow, events: list[Event]) -> None:
-        """Remember a line that was parsed, if it is a heartbeat and looks as Kafka writes them."""
+        """Remember a parsed line if it is a heartbeat in the form that Kafka writes."""
         self._lines.learn(row, events)
 
     def find(self, run: PartitionRows) -> ScannedRows:
-        """Find the known heartbeats among the lines of a run; what they say is left to `take`."""
+        """Find the known heartbeats among the lines of a run; `take` reads their fields."""
         text, stops = run.text()
         return ScannedRows(run, self._lines.find(text, stops, run.keys.to_pylist(), run.instants_ms.tolist()))
 
     def take(self, pieces: Sequence[ScannedRows]) -> KnownHeartbeats:
-        """Join what was found in pieces of one partition; nothing may have been learned since the first."""
-        if self._said.of is not self._lines.said:  # all was forgotten
+        """Join what was found in pieces of one partition; `learn` must not have been called since the first."""
+        if self._said.of is not self._lines.said:  # the core has forgotten all lines
             self._said = _KnownColumns(self._routing, self._lines.said)
         self._said.catch_up()
         run = PartitionRows.joined([piece.run for piece in pieces])
@@ -85,7 +85,7 @@ class HeartbeatColumns:
     def _blocks(
         self, run: PartitionRows, indexes: Indexes, places: Indexes, times: list[bytes]
     ) -> Iterator[tuple[str, HeartbeatBlock]]:
-        """Make a block an operator key."""
+        """Make one block per operator key."""
         order_ms = run.instants_ms[indexes]
         at = instants(order_ms, (_numbers(times[first::4]) for first in range(4)), _rounded)
         numbers = {
@@ -93,7 +93,7 @@ class HeartbeatColumns:
             "applied_ms": at.applied_ms, "arrival_ms": at.arrival_ms, "remote_ms": at.remote_ms,
         }  # fmt: skip
         keys = self._said.keys.at(places)
-        # By key, and by instant where Log4j's threads have overtaken one another.
+        # By key, and also by instant if Log4j's threads wrote lines out of order.
         late = bool(np.any(np.diff(order_ms) < 0))
         order = np.lexsort((order_ms, keys.codes)) if late else np.argsort(keys.codes, kind="stable")
         codes, places = keys.codes[order], places[order]
@@ -110,13 +110,13 @@ class HeartbeatColumns:
 
 
 class Coded(NamedTuple):
-    """A column of few different values: the code of each row's, and the values by code."""
+    """A column with few distinct values: the code of each row's value, and the values by code."""
 
     codes: Indexes
     values: list[Any]
 
     def column(self, start: int, end: int) -> list[Any] | tuple[Any, ...]:
-        """Return some rows as a block's column: what all share only once."""
+        """Return some rows as a column of a block; a value that all rows share is stored once."""
         codes = self.codes[start:end]
         if (codes == codes[0]).all():
             return [self.values[codes[0]]]
@@ -124,7 +124,7 @@ class Coded(NamedTuple):
 
 
 class _Codes:
-    """Values of which few differ, as codes."""
+    """A growing list of values, few of them distinct, stored as codes."""
 
     def __init__(self) -> None:
         self._codes, self._code_of, self._values = array("q"), dict[Any, int](), list[Any]()
@@ -136,12 +136,12 @@ class _Codes:
         self._codes.append(code)
 
     def at(self, places: Indexes) -> Coded:
-        """Return the column of some places."""
+        """Return the values at some places as a column."""
         return Coded(np.frombuffer(self._codes, np.int64)[places] if len(places) else places, self._values)
 
 
 class _KnownColumns:
-    """What known heartbeats say, by columns, and the operator keys they belong to."""
+    """The fields of known heartbeats, as columns, and the operator keys they belong to."""
 
     def __init__(self, routing: Routing, of: list[Heartbeat]) -> None:
         self._routing = routing
@@ -151,7 +151,7 @@ class _KnownColumns:
         self.shared = {name: _Codes() for name in ("generation", "error", "broker", "kip848")}
 
     def catch_up(self) -> None:
-        """Take in what was learned since."""
+        """Add the heartbeats that were learned since the last call."""
         known, columns = len(self.own["group"]), self.own | self.shared
         for first in self.of[known:]:
             self.keys.append(self._routing.key_of(first.group))

@@ -1,9 +1,9 @@
-"""Start the query (source, operator, sink), watch it, and start it again when that helps.
+"""Start the query (source, operator, sink), watch it, and restart it when that helps.
 
-A query is restarted inside the living session when topics or partitions appear (the reader is given its partitions
-explicitly), and when it failed. The job waits for brokers, the database or the disk if one of them caused the failure.
-If nothing outside explains repeated failures, the checkpoint is kept aside and a fresh one begins where the database
-ends. If that does not help either, the job ends.
+A query is restarted in the running session when topics or partitions appear (the reader is assigned its partitions
+explicitly), and after a failure. The job waits for brokers, the database or the disk if one of them caused the failure.
+If repeated failures have no outside cause, the checkpoint is kept aside and a fresh one begins where the database ends.
+If that does not help either, the job ends.
 """
 
 import gc
@@ -68,16 +68,16 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-TELEMETRY_BEFORE_MS = 120_000  # how much telemetry a fresh checkpoint reads back: two probes of every usual interval
+TELEMETRY_BEFORE_MS = 120_000  # how far back a fresh checkpoint reads telemetry: two probes at any usual interval
 LOOK_FOR_TOPICS_S = 5.0
 LAG_FOLDER = "lag"
-QUERY_VERSION = 5  # another one where the query's sources or its stateful stage become others
-READ_TIMEOUTS_S = 60.0  # how soon a changed session timeout of a group, or a topic that has grown, is known
-NEW_TOPICS_S = 600.0  # how soon the partitions of topics are that are new since the query was started
+QUERY_VERSION = 5  # increase it when the query's sources or its stateful stage change
+READ_TIMEOUTS_S = 60.0  # how soon a changed session timeout of a group, or a topic that has grown, is noticed
+NEW_TOPICS_S = 600.0  # how soon the partition counts of topics newer than the query are noticed
 MAX_FIRST_PARTITIONS = 20_000
-"""The most partitions whose end offsets are asked before the first batch. Which topics are in use is not known yet."""
+"""The most partitions whose end offsets are requested before the first batch, when the topics in use are unknown."""
 STATUS_BATCHES = 100
-SET_ASIDE_AFTER = 3  # failures in a row that nothing outside explains, without one batch between them
+SET_ASIDE_AFTER = 3  # failures in a row without an outside cause and without a finished batch
 GIVE_UP_AFTER = 8
 BACKOFF_MAX_S = 30.0
 
@@ -89,11 +89,11 @@ def run_job(
     reload: Callable[[Settings], Settings | None] = lambda _: None,
     on_catch_up: Callable[[CatchUp], None] = lambda _: None,
 ) -> None:
-    """Run until `stop` is set; raises `RunError` with a reason where it cannot start or go on.
+    """Run until `stop` is set; raises `RunError` with a reason if it cannot start or continue.
 
-    `on_batch` gets Spark's progress of each batch that ends. `reload` is asked often, with the settings in force; it
-    returns others to go on with, on the same checkpoint, or None. `on_catch_up` gets, after each batch until it is
-    done, how far the job is from what lay in the topics at the start.
+    `on_batch` gets Spark's progress of each batch that ends. `reload` is called often, with the current settings; it
+    returns new ones, to be used on the same checkpoint, or None. `on_catch_up` is called after each batch until the job
+    has caught up, with how much is left of what the topics contained at the start.
     """
     run = settings.run
     shuffle_partitions = run.shuffle_partitions or remembered_shuffle_partitions(run.data_folder) or _cores(run.master)
@@ -116,13 +116,13 @@ def run_job(
         stack.callback(stop_session, spark)
         nonce = remembered_nonce(run.data_folder / NONCE_FILE)
         probe = stack.enter_context(Probe(settings.kafka.python_client(), nonce=nonce))
-        gc.freeze()  # what is loaded stays: each batch makes thousands of rows, and would have all else looked at too
+        gc.freeze()  # what is loaded stays: the rows of each batch trigger collections, which would scan it again
         Job(settings, stop, topics, probe, store, lease, spark, shuffle_partitions, on_batch, reload, on_catch_up).run()
 
 
 @dataclass
 class Job:
-    """One cluster's query over its lifetime in this process."""
+    """One cluster's query with its restarts, as long as this process runs."""
 
     settings: Settings
     stop: threading.Event
@@ -137,7 +137,7 @@ class Job:
     on_catch_up: Callable[[CatchUp], None]
     failures: int = 0
     unexplained: int = 0
-    """In a row, without a batch between them: all failures, and those that nothing outside explains."""
+    """Both count failures in a row, without a finished batch between them: all, and those without an outside cause."""
 
     def __post_init__(self) -> None:
         self._started_ms = time.time_ns() // 1_000_000
@@ -147,12 +147,12 @@ class Job:
         self._cut_short: set[str] = set()
         self._ids: dict[str, str] = {}
         self._partition_counts: dict[str, int] = {}
-        """As the shards were told."""
+        """The counts that the shards were given."""
         self._new_topics_due = _Every(NEW_TOPICS_S)
         self._topic_names = TopicNames(partial(ask_topic_names, self.settings.kafka.python_client()))
 
     def run(self) -> None:
-        """Start the query again and again, until told to stop or nothing helps."""
+        """Run the query and restart it, until told to stop or until that no longer helps."""
         while not self.stop.is_set():
             try:
                 assigned = self._await_topics()
@@ -170,7 +170,7 @@ class Job:
                 self._failed(error)
 
     def _await_topics(self) -> Assigned:
-        """Return the topics that exist, once the offsets topic is among them; nothing when told to stop."""
+        """Return the topics that exist, once the offsets topic is among them; return none when told to stop."""
         kafka, told = self.settings.kafka, False
         while not self.stop.is_set():
             assigned = self.topics.existing(kafka.topics)
@@ -185,7 +185,7 @@ class Job:
         return {}
 
     def _run_query(self, assigned: Assigned) -> None:
-        """Run the query until there is a reason for another one; first without the topics that begin again."""
+        """Run the query until it has to be restarted; first without the topics that were recreated or cut short."""
         watched_before = self._judged_until_ms() is not None
         kafka, ids = self.settings.kafka, self.topics.ids(assigned)
         because = ("the offsets topic was cut short",) if kafka.offsets_topic in self._cut_short else ()
@@ -198,7 +198,7 @@ class Job:
             self._run_on(checkpoint, lags, assigned, ids)
 
     def _open(self, layout: Layout, because: tuple[str, ...]) -> tuple[Checkpoint, GroupLags]:
-        """Return the checkpoint to go on with, and what it knows of commits: a fresh one where that is damaged."""
+        """Return the checkpoint to use, and the commits kept with it; a fresh checkpoint if they are damaged."""
         cluster, folder = self.settings.cluster, self.settings.run.data_folder
         checkpoint = open_checkpoint(folder, layout, self._live_from_ms, because)
         try:
@@ -224,7 +224,7 @@ class Job:
     def _go_on(
         self, assigned: Assigned, checkpoint: Checkpoint, lags: GroupLags, forget: AbstractSet[str] = frozenset()
     ) -> bool:
-        """Run the query on its checkpoint; return whether that ended because it forgot the topics it should forget."""
+        """Run the query on its checkpoint; return whether it ended because its offsets have dropped `forget`."""
         kafka, file = self.settings.kafka, ClusterFile(checkpoint.folder / CLUSTER_FILE)
         watch = ClusterWatch(kafka.python_client(), kafka.offsets_topic, self.probe.nonce, file.write, file.keys())
         end_offsets = EndOffsets(
@@ -260,10 +260,10 @@ class Job:
             query.stop()
 
     def _ask_first(self, end_offsets: EndOffsets, lags: GroupLags) -> None:
-        """Ask for the end offsets of all topics if no lags are kept. Then lags are known with the first batch.
+        """Ask for the end offsets of all topics if no lags are kept, so that lags are known with the first batch.
 
-        The ends of the topics that the job reads are asked after this. So a job that has read up to them has read all
-        older commits.
+        The end offsets of the topics that the job reads are requested after this. So a job that has read up to those
+        has read all commits made before this request.
         """
         if lags.topics():
             return
@@ -308,17 +308,17 @@ class Job:
     def _watch(
         self, query: "StreamingQuery", sink: Sink, catch_up: CatchUp, assigned: Assigned, forget: AbstractSet[str]
     ) -> bool:
-        """Return when told to stop, or there is a reason to start the query again; raises what ended it.
+        """Return when told to stop or when the query has to be restarted; raise the error that ended it.
 
-        False: there are new partitions to read, new settings, or topics that begin again. True: a batch has ended whose
-        offsets no longer name the topics to forget.
+        False: told to stop, or there are new partitions to read, new settings, or topics that were recreated or cut
+        short. True: a batch has ended whose offsets no longer contain the topics to forget.
         """
         topics_due, groups_due = _Every(LOOK_FOR_TOPICS_S), _Every(READ_TIMEOUTS_S)
         seen, silent = -1, self.probe.silent()
         while not self.stop.wait(0.1):
             if (now_silent := self.probe.silent()) != silent:
                 silent = now_silent
-                sink.watch.doubt()  # a broker is gone or back: others lead what it led
+                sink.watch.doubt()  # a broker is gone or back, so leaders change
             self._raise_what_ended(query, sink)
             if (settings := self.reload(self.settings)) is not None:
                 self.settings = settings
@@ -336,14 +336,14 @@ class Job:
         return False
 
     def _raise_what_ended(self, query: "StreamingQuery", sink: Sink) -> None:
-        """Raise what ended the query, or this process' claim on the cluster."""
+        """Raise the error that ended the query, or `RunError` if this process lost its lease on the cluster."""
         if self.lease.lost is not None:
             raise RunError(str(self.lease.lost))
         if (failure := query.exception()) is not None:
             raise failure from sink.failure
 
     def _groups_changed(self, lags: GroupLags) -> bool:
-        """Tell whether the shards were told other session timeouts or partitions than groups have now."""
+        """Tell whether session timeouts or partition counts differ from those that the shards were given."""
         if self._read_session_timeouts():
             log.info("session timeouts of groups have changed, starting the query again")
             return True
@@ -353,7 +353,7 @@ class Job:
         return bool(changed)
 
     def _begins_again(self, assigned: Assigned, progress: Any) -> bool:
-        """Tell whether a topic was recreated, or ends before where it was read: twice, for a new leader may lag."""
+        """Tell whether a topic was recreated, or was found twice to end before what was read (a new leader may lag)."""
         try:
             ids = self.topics.ids(assigned)
             short = cut_short(progress, self.topics.ends(assigned)) if progress is not None else set()
@@ -390,7 +390,7 @@ class Job:
         return bool(new)
 
     def _read_session_timeouts(self) -> bool:
-        """Read what brokers and groups are configured to; return whether it differs from what was known."""
+        """Read the session timeouts that brokers and groups are configured with; return whether they have changed."""
         before = self._session_timeouts
         try:
             self._session_timeouts = read_session_timeouts(self.settings.kafka.python_client())
@@ -399,10 +399,10 @@ class Job:
         return self._session_timeouts != before
 
     def _read_partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """Return how many partitions topics have, of those of which the shards were told otherwise.
+        """Return the partition counts that differ from those that the shards were given.
 
-        Topics that they were told nothing of count seldom: a cluster gets new ones all day, and each start of the query
-        costs seconds.
+        Topics that the shards do not know are included only every `NEW_TOPICS_S`: a cluster gets new topics all day,
+        and each start of the query costs seconds.
         """
         told = self._partition_counts
         try:
@@ -415,7 +415,7 @@ class Job:
         return {topic: count for topic, count in now.items() if count != told.get(topic, 0)}
 
     def _failed(self, error: BaseException) -> None:
-        """Wait before the next attempt; raises `RunError` where none would help."""
+        """Wait before the next attempt; raises `RunError` if none would help."""
         if self.lease.lost is not None:
             raise RunError(str(self.lease.lost))
         failure = failure_of(error, self.settings.run.data_folder)
@@ -433,7 +433,7 @@ class Job:
         """Keep the checkpoint aside after some unexplained failures; after more of them raise `RunError`."""
         folder, checkpoint = self.settings.run.data_folder.absolute(), self._checkpoint
         if self.unexplained >= GIVE_UP_AFTER:
-            hint = f"if that goes on, move {folder} away: run begins anew, and open incidents stay"
+            hint = f"if this continues, move {folder} away: run then starts afresh, and open incidents stay"
             raise RunError(f"the query failed {self.unexplained} times without finishing a batch: {reason}; {hint}")
         if self.unexplained >= SET_ASIDE_AFTER and checkpoint is not None and checkpoint.committed:
             set_aside(folder)
@@ -455,9 +455,9 @@ class Job:
         )
 
     def _live_from_ms(self) -> int:
-        """Say where watching begins: where the checkpoint before this one ended; without one, now.
+        """Return when watching begins: where the checkpoint before this one ended; without one, now.
 
-        Now is the newest telemetry line, else this machine's clock.
+        "Now" is the time of the newest telemetry line, or else of this machine's clock.
         """
         newest_ms = self.topics.newest_ms(self.settings.kafka.telemetry_topics)
         now_ms = newest_ms if newest_ms is not None else time.time_ns() // 1_000_000
@@ -486,13 +486,13 @@ class Job:
 
 
 class _Every:
-    """Tells when something that is done every few seconds is due again."""
+    """Tells when a periodic task is due again."""
 
     def __init__(self, period_s: float) -> None:
         self._period_s, self._done_s = period_s, time.monotonic()
 
     def __call__(self, now_s: float) -> bool:
-        """Tell whether it is due; then it counts as done."""
+        """Tell whether the task is due; if so, it counts as done now."""
         if now_s - self._done_s < self._period_s:
             return False
         self._done_s = now_s
@@ -500,7 +500,7 @@ class _Every:
 
 
 def _acquired(lease: Lease, stop: threading.Event, *, standby: bool) -> bool:
-    """Take the cluster; false if told to stop before."""
+    """Acquire the lease on the cluster; return False if told to stop first."""
     try:
         return lease.acquire(stop, standby=standby)
     except LeaseHeldError as error:
@@ -510,9 +510,9 @@ def _acquired(lease: Lease, stop: threading.Event, *, standby: bool) -> bool:
 
 
 def _reach(settings: Settings, stop: threading.Event) -> Topics | None:
-    """Connect; waits for brokers that are not there yet, and for nothing that would not change by itself.
+    """Connect; wait for brokers that are not up yet, but not if the problem would not go away by itself.
 
-    None when told to stop before.
+    Returns None if told to stop first.
     """
     problem = ""
     for attempt in range(GIVE_UP_AFTER):
@@ -540,7 +540,7 @@ def _tell(checkpoint: Checkpoint) -> None:
 
 
 def _cores(master: str) -> int:
-    """How many tasks the master runs at once: Spark's own reading of `local[…]`."""
+    """Return how many tasks the master runs at once; `local[…]` is parsed as Spark does."""
     if found := re.fullmatch(r"local-cluster\[(\d+),\s*(\d+),.*\]", master):
         return int(found[1]) * int(found[2])
     if found := re.fullmatch(r"local\[(\d+).*\]", master):

@@ -1,8 +1,8 @@
-"""Which operator keys share one call of the operator: a lane, one a shuffle partition.
+"""Lanes: the operator keys that share one call of the operator, one lane per shuffle partition.
 
-PySpark makes frames of the rows and of the state of every key that it calls the operator for, a millisecond or more
-each: with fifty shards as its keys a third of what the operator's workers did (decision 0010). So Spark is told of
-lanes, and the shards in one are the operator's own affair.
+PySpark makes data frames of the rows and of the state of every key that it calls the operator for, at a millisecond or
+more each. With fifty shards as keys that took a third of the operator's workers' time (decision 0010). So Spark groups
+by lane, and the operator itself separates the shards in a lane.
 """
 
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAMES_A_TASK = 64
-"""How many names are tried a task: that none of them falls to one of the tasks has a chance of e^-64."""
+"""How many names to try per task: the probability that a given task gets none of them is e^-64."""
 
 
 def lane_names(spark: "SparkSession", tasks: int) -> tuple[str, ...]:

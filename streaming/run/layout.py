@@ -1,9 +1,9 @@
-"""What a checkpoint was made with, in a file beside it.
+"""The settings that a checkpoint was made with, in a file beside it.
 
-Spark refuses, or worse misreads, a checkpoint whose key, number of shuffle partitions or state format is another. So
-the job compares before it starts: what no longer fits is kept aside, a fresh checkpoint is begun, and the open
-incidents of the store are adopted, because an incident's identity does not depend on the checkpoint.
-Topics may come and go: one reader over all of them survives that.
+Spark refuses, or worse misreads, a checkpoint if the key, the number of shuffle partitions or the state format has
+changed. So the job compares them before it starts: a checkpoint that no longer fits is kept aside, a fresh one begins,
+and it adopts the open incidents of the store, because an incident's identity does not depend on the checkpoint.
+Topics may come and go: a single reader of all topics tolerates that.
 """
 
 import fcntl
@@ -25,7 +25,7 @@ LIVE_KEYS_FILE = "live-keys.json"
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All that must be equal for the job to go on with a checkpoint."""
+    """Everything that must be unchanged for the job to resume a checkpoint."""
 
     cluster: str
     offsets_topic: str
@@ -36,7 +36,7 @@ class Layout:
     state_version: int
     query_version: int
     offsets_topic_id: str = ""
-    """Another one for a topic that was recreated; empty where it is not known, and then it does not count."""
+    """It changes if the topic is recreated. Empty: not known, and then not compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Checkpoint:
     """Coordinator time from which on this checkpoint raises incidents; older ones were history when it began."""
     resumed: bool
     changes: tuple[str, ...] = ()
-    """Why an older checkpoint could not be gone on with."""
+    """Why an older checkpoint could not be resumed."""
 
     @property
     def committed(self) -> bool:
@@ -60,9 +60,9 @@ class Checkpoint:
 def open_checkpoint(
     data_folder: Path, layout: Layout, live_from_ms: Callable[[], int], because: tuple[str, ...] = ()
 ) -> Checkpoint:
-    """Return the checkpoint to go on with, or a fresh one; note in the layout file what it is made with.
+    """Return the checkpoint to resume, or a fresh one; record its layout in the layout file.
 
-    `live_from_ms` is asked for a fresh checkpoint only. `because`: why the one that there is cannot be gone on with.
+    `live_from_ms` is called for a fresh checkpoint only. `because`: why the existing one cannot be resumed.
     """
     data_folder.mkdir(parents=True, exist_ok=True)
     file = data_folder / LAYOUT_FILE
@@ -72,7 +72,7 @@ def open_checkpoint(
     except ValueError as error:
         known, changes = None, (str(error),)
     if known and not changes:
-        if known["layout"] != asdict(layout):  # the id of the offsets topic is known by now, or the state migrates
+        if known["layout"] != asdict(layout):  # the id of the offsets topic is known now, or the state migrates
             known["layout"] |= {name: value for name, value in asdict(layout).items() if value != ""}
             write_atomically(file, json.dumps(known, indent=2) + "\n")
         folder = data_folder / known["checkpoint_id"]
@@ -84,7 +84,7 @@ def open_checkpoint(
 
 
 def remembered_shuffle_partitions(data_folder: Path) -> int | None:
-    """Return what the checkpoint was made with, so that a machine with more cores goes on with it."""
+    """Return the number that the checkpoint was made with, so that a machine with more cores can resume it."""
     try:
         known = _read(data_folder / LAYOUT_FILE)
     except ValueError:
@@ -93,13 +93,13 @@ def remembered_shuffle_partitions(data_folder: Path) -> int | None:
 
 
 def set_aside(data_folder: Path) -> None:
-    """Let the next checkpoint be a fresh one; the folder of this one stays."""
+    """Make the next checkpoint a fresh one; the folder of the current one stays."""
     (data_folder / LAYOUT_FILE).unlink(missing_ok=True)
 
 
 @contextmanager
 def locked(data_folder: Path) -> Iterator[None]:
-    """Keep a second `run` out of the same data folder; the lock goes with the process, however it ends."""
+    """Keep a second `run` out of the same data folder; the lock is released when the process ends, however it ends."""
     data_folder.mkdir(parents=True, exist_ok=True)
     with (data_folder / "lock").open("a") as file:
         try:
@@ -110,7 +110,7 @@ def locked(data_folder: Path) -> Iterator[None]:
 
 
 def write_atomically(file: Path, text: str) -> None:
-    """Replace a file: after a crash the old or the new text is there, never a part."""
+    """Replace a file: after a crash it has the old or the new text, never a part."""
     temporary = file.with_suffix(".tmp")
     with temporary.open("w", encoding="utf-8") as out:
         out.write(text)
@@ -120,7 +120,7 @@ def write_atomically(file: Path, text: str) -> None:
 
 
 def _read(file: Path) -> dict[str, Any] | None:
-    """Return what the file says, None where there is none; raises `ValueError` where it cannot be read."""
+    """Return the file's content, or None if there is no file; raises `ValueError` if it cannot be read."""
     try:
         known = json.loads(file.read_text(encoding="utf-8"))
         return {
@@ -144,7 +144,7 @@ def _changes(known: dict[str, Any], layout: Layout) -> tuple[str, ...]:
 
 
 def _may_differ(name: str, before: dict[str, Any], layout: Layout) -> bool:
-    """Tell whether a difference is none: an id that is not known, or a state format that is read and then replaced."""
+    """Tell whether a difference does no harm: an unknown id, or a state format that can be read and migrated."""
     if name == "state_version":
         return layout.state_version == snapshot.VERSION and before.get(name) in snapshot.READABLE
     return name == "offsets_topic_id" and "" in (before.get(name, ""), layout.offsets_topic_id)

@@ -1,10 +1,11 @@
-"""The stateful stage: rows -> events -> `Shard.apply` -> outputs. Decides nothing.
+"""The stateful stage: rows -> events -> `Shard.apply` -> outputs. It contains no rules.
 
-It is called for a lane of shards at once (`lanes`). A worker process keeps the shards it decoded; the nonce in the
-state tells whether its copies are those that the last committed batch left. After a move, a restart or a failed batch
-they are not, and the shards are decoded from the state, but for the parts that the worker has decoded before.
-Moves are frequent: Spark gives a task to any idle worker. So the nonce also names the start of the query: who moved
-within it has nothing to show again.
+It is called for a whole lane of shards at once (`lanes`). A worker process keeps the shards that it decoded; the nonce
+in the state tells whether these copies are from the last committed batch. After a move to another worker, a restart or
+a failed batch they are not. Then the shards are decoded from the state, except for the parts that the worker has
+decoded before.
+Moves are frequent: Spark gives a task to any idle worker. So the nonce also identifies the start of the query: shards
+that moved within the same query need not send their views again.
 """
 
 import base64
@@ -39,9 +40,10 @@ from streaming.run.state_cell import StateCell
 from streaming.run.worker import without_collections
 
 STATE_SCHEMA = "version int, nonce long, keys string, parts string"
-"""A lane's keys, as JSON, and the parts of each one's state.
+"""A lane's keys, as JSON, and the parts of each key's state.
 
-All text, for Spark pickles bytes one by one, a fifth of all that the JVM did; ASCII is copied whole (decision 0007).
+All as text, because Spark pickles bytes one by one, which took a fifth of the JVM's time; ASCII text is copied as a
+whole (decision 0007).
 """
 OUTPUT_SCHEMA = "key string, outputs string"
 
@@ -50,7 +52,7 @@ _COLUMNS = pd.Index(["key", "outputs"])
 _Parts = list[tuple[bytes, str]]
 """The parts of a shard's state: each as the model dumped it, and as text."""
 _NO_PARTS: _Parts = [(b"", "")] * 6
-_BETWEEN = " "  # parts; base64 has none
+_BETWEEN = " "  # separates parts; base64 contains no spaces
 
 
 class _Kept(NamedTuple):
@@ -59,7 +61,7 @@ class _Kept(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """A lane in this worker, by operator key."""
+    """The shards of a lane that this worker keeps, by operator key."""
 
     nonce: int
     lane: dict[str, _Kept]
@@ -70,14 +72,14 @@ _held: dict[str, _Held] = {}
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """What `applyInPandasWithState` calls for each lane of each batch."""
+    """The function that `applyInPandasWithState` calls for each lane of each batch."""
 
     settings: ShardSettings
     query: int = field(default_factory=lambda: random.getrandbits(31))
-    """Names this start of the query."""
+    """Identifies this start of the query."""
 
     def __call__(self, key: tuple[str], rows: Iterable[pd.DataFrame], state: StateCell) -> Iterator[pd.DataFrame]:
-        """Advance a lane by the rows of a batch; yields a row for each operator key that says something."""
+        """Apply the rows of a batch to a lane; yield a row for each operator key that has outputs."""
         packed, said = _by_key(rows), dict[str, list[dict[str, Any]]]()
         if rejected := unpack(packed.pop(QUARANTINE_KEY, ())):
             quarantined = [quarantine_output(self.settings.cluster, row) for row in rejected_in(rejected)]
@@ -86,13 +88,13 @@ class Operator:
             with without_collections():
                 said |= self._advance(key[0], packed, state)
         told = [(name, json.dumps(outputs)) for name, outputs in said.items() if outputs]
-        if told:  # of an array, for a frame of lists takes four times as long to make
+        if told:  # from an array: making a frame from lists takes four times as long
             yield pd.DataFrame(np.array(told, dtype=object), columns=_COLUMNS, copy=False)
 
     def _advance(
         self, name: str, packed: dict[str, list[bytes]], state: StateCell
     ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-        """Advance the shards of a lane for which something came, and keep them all; yields what each says."""
+        """Advance the shards of a lane that got rows, and save all its shards; yield the outputs of each key."""
         lane, wall_ms = self._lane(name, state), state.getCurrentProcessingTimeMs()
         for key, rows in packed.items():
             shard, before = lane.get(key) or (Shard.restore(shard_of_key(key), self.settings, None, key), _NO_PARTS)
@@ -110,7 +112,7 @@ class Operator:
         _held[name] = _Held(nonce, lane)
 
     def _lane(self, name: str, state: StateCell) -> dict[str, _Kept]:
-        """Return the shards that the state is of, and the parts of their states."""
+        """Return the shards in the state, each with the parts of its state."""
         held = _held.pop(name, None)
         if not state.exists:
             return {}
@@ -139,12 +141,12 @@ class Operator:
         return _Kept(restored, parts if version == snapshot.VERSION else _dumped(restored, _NO_PARTS))
 
     def _committed(self, shard: int, block: bytes, wall_ms: int) -> dict[str, Any]:
-        """Hand a block of offset commits on to the sink, which judges lag."""
+        """Return the output that passes a block of offset commits to the sink, which judges lag."""
         head = {"kind": "commits", "cluster": self.settings.cluster, "shard": shard, "at_ms": wall_ms}
         return head | {"block": _text(block)}
 
     def _of_no_key(self, payloads: list[Payload]) -> list[dict[str, Any]]:
-        """Return what came with these payloads and belongs to no shard."""
+        """Return the outputs of these payloads that belong to no shard."""
         cluster, counts, asked = self.settings.cluster, decoded_in(payloads), asked_in(payloads)
         told: list[dict[str, Any]] = []
         if counts:
@@ -157,7 +159,7 @@ class Operator:
 
 
 def _by_key(rows: Iterable[pd.DataFrame]) -> dict[str, list[bytes]]:
-    """Sort a lane's payloads by operator key; what they hold is read key by key."""
+    """Group a lane's payloads by operator key, still packed."""
     packed: dict[str, list[bytes]] = {}
     for frame in rows:
         for key, payload in zip(frame["key"], frame["payload"], strict=True):
@@ -166,7 +168,7 @@ def _by_key(rows: Iterable[pd.DataFrame]) -> dict[str, list[bytes]]:
 
 
 def _dumped(shard: Shard, before: _Parts) -> _Parts:
-    """Dump a shard; parts that stayed the same objects keep their text."""
+    """Dump a shard; parts that are still the same objects keep their text."""
     _, *parts = shard.dump()
     return [was if part is was[0] else (part, _text(part)) for part, was in zip(parts, before, strict=True)]
 

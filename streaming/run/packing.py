@@ -1,11 +1,11 @@
-"""How events travel through Spark's shuffle: all of one operator key from one Arrow batch as one row.
+"""How events travel through Spark's shuffle: those of one operator key are packed together into one row.
 
-A busy cluster makes tens of thousands of events a second for some fifty keys. As rows of their own each would cost a
-conversion in the JVM, in the shuffle and in pandas; packed, the shuffle sees a hundred rows a batch. Heartbeats and
-offset commits, nearly all events, travel as columns: instants as packed arrays, and what is the same in all of them
+A busy cluster makes tens of thousands of events a second for about fifty keys. As separate rows, each event would cost
+a conversion in the JVM, in the shuffle and in pandas; packed, the shuffle sees a hundred rows per batch. Heartbeats and
+offset commits, nearly all events, travel as columns: instants as packed arrays, and a value that all rows share only
 once.
-`marshal` because both ends are the same interpreter of the same job, it is four times as fast as `pickle`, and
-nothing in it can run code.
+The format is `marshal`, because both ends are the same interpreter of the same job, it is four times as fast as
+`pickle`, and loading it cannot run code.
 """
 
 import marshal
@@ -46,15 +46,15 @@ REJECTED = -5
 COMMITS = -6
 _NO_EVENTS = (HEARTBEAT_BLOCKS, DECODED, ASKED, READ, REJECTED, COMMITS)
 MAX_ASKED = 64
-"""Probes told apart in one task: a stranger may send as many as it likes."""
+"""The most different probes that one task reports: a stranger may send as many as it likes."""
 MAX_REJECTED = 20
-"""Unreadable rows kept of one source and reason in one task; of the others only their number is."""
+"""The most unreadable rows of one source and reason that one task keeps; the others are only counted."""
 
 Payload = dict[int, Any]
-"""One row of the shuffle, read: code of a type -> its events; `DECODED` -> the task's counts; `ASKED` -> what probes
-called the broker they asked, and the key of their lines; `READ` -> which offsets of telemetry were read; `REJECTED` ->
-how many unreadable rows were not kept, by `source:reason`; `COMMITS` -> blocks of offset commits, each as bytes, for
-they travel on to the sink as they are."""
+"""An unpacked row of the shuffle: code of a type -> its events; `DECODED` -> the task's counts; `ASKED` -> the probes'
+names for the brokers they asked, and the keys of their lines; `READ` -> which offsets of telemetry were read;
+`REJECTED` -> how many unreadable rows were not kept, by `source:reason`; `COMMITS` -> blocks of offset commits, still
+packed, because they go on to the sink unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Routing:
     """Which operator key an event belongs to; part of the checkpoint's layout.
 
     A key is text: `017` (a shard), `017.2` (a slice of its groups, where `split` > 1) or `017/group` (one group).
-    Shards are dealt out to `lanes`, and these are the keys that Spark knows; a group is a lane of its own.
+    Shards are distributed over `lanes`, which are the keys that Spark sees; a group as key is a lane by itself.
     """
 
     partitions: int
@@ -72,11 +72,11 @@ class Routing:
 
     @property
     def is_by_shard(self) -> bool:
-        """Whether the partition of the offsets topic tells the key."""
+        """Whether the partition of the offsets topic determines the key."""
         return self.operator_key == "shard" and self.split == 1
 
     def key_of(self, group: str, partition: int | None = None) -> str:
-        """Return the operator key of a group; `partition` is where its record lies, if it is known from one."""
+        """Return the operator key of a group; `partition` is the offsets-topic partition of its record, if any."""
         shard = shard_of(group, self.partitions) if partition is None else partition
         if self.operator_key == "group":
             return f"{shard:03}/{group}"
@@ -85,7 +85,7 @@ class Routing:
         return f"{shard:03}.{shard_of(group, self.partitions * self.split) // self.partitions}"
 
     def all_keys(self) -> tuple[str, ...]:
-        """Return every key there can be; none are known beforehand where the key is the group."""
+        """Return every possible key; none if the key is the group, because groups are not known beforehand."""
         if self.operator_key == "group":
             return ()
         shards = range(self.partitions)
@@ -94,7 +94,7 @@ class Routing:
         return tuple(f"{shard:03}.{part}" for shard in shards for part in range(self.split))
 
     def lane_of_keys(self) -> dict[str, str]:
-        """Return each key's lane, as evenly as numbers allow; what is not in it is one by itself."""
+        """Return each key's lane, distributed evenly; a key that is not in the result is its own lane."""
         if self.operator_key == "group" or not self.lanes:
             return {}
         return dict(zip(self.all_keys(), cycle(self.lanes), strict=False)) | {QUARANTINE_KEY: self.lanes[0]}
@@ -115,11 +115,11 @@ class Packer:
     decoded: DecodeCounts = field(default_factory=DecodeCounts)
     ticker: Ticker = field(default_factory=Ticker)
     cluster: ClusterRow | None = None
-    """What metadata says now: each key is told who leads its shard."""
+    """The current metadata: each key is told who leads its shard."""
     nonce: str | None = None
-    """What the monitor's own probes carry; None: all probes are taken for its own."""
+    """The nonce of the monitor's own probes; None: all probes count as its own."""
     _commits: dict[str, list[OffsetCommitted]] = field(default_factory=dict)
-    """Those that were parsed one by one."""
+    """Offset commits that were parsed one by one."""
     _asked: dict[str, str] = field(default_factory=dict)
     _read: list[OffsetsRead] = field(default_factory=list)
     _packed: dict[str, Payload] = field(default_factory=dict)
@@ -127,10 +127,10 @@ class Packer:
     """How many unreadable rows there were, by `source:reason`."""
 
     def add(self, event: Event, *, lost: bool = False) -> None:
-        """Put an event to its key; a tick belongs to all. `lost`: lines before it are missing.
+        """Add an event to its key; a tick goes to all keys. `lost`: lines before it are missing.
 
-        A stranger's probe is a line like any other: its number proves no lost lines, and it is no tick by itself.
-        Every line of a broker moves its clock, so that ticks are also made of other lines, exactly as `replay` does.
+        A stranger's probe is an ordinary line: its number does not prove lost lines, and it is not a tick by itself.
+        Every line of a broker moves its clock, so ticks are also made from other lines, exactly as in `replay`.
         """
         self.size += 1
         kind = type(event)
@@ -157,27 +157,27 @@ class Packer:
         self._rows(key, _CODES[kind]).append(tuple(event))
 
     def _add_to_shard(self, event: CoordinatorLine) -> None:
-        """Put what is about all groups of a partition to all its keys."""
+        """Add a line about all groups of a shard to all keys of the shard."""
         for key in self.known_keys:
             if shard_of_key(key) == event.shard:
                 self._rows(key, _CODES[CoordinatorLine]).append(tuple(event))
 
     def add_heartbeats(self, key: str, block: HeartbeatBlock) -> None:
-        """Put heartbeats of one source to their key."""
+        """Add heartbeats of one source to their key."""
         self.size += block.length
         self._rows(key, HEARTBEAT_BLOCKS).append((block.length, block.columns))
 
     def add_commits(self, key: str, block: CommitBlock) -> None:
-        """Put offset commits of one partition of the offsets topic to their key."""
+        """Add offset commits of one partition of the offsets topic to their key."""
         self.size += len(block.keys)
         self._rows(key, COMMITS).append(pack_commits(block))
 
     def observe(self, broker: str, order_ms: int, place: tuple[str, int, int], *, lost: bool = False) -> None:
-        """Let a line of a broker move its clock; `place` is its topic, partition and offset."""
+        """Move a broker's clock by one of its lines; `place` is the line's topic, partition and offset."""
         self.ticker.observe(Tick(order_ms, TELEMETRY_RANK, *place, "", broker, None, lost))
 
     def read(self, topic: str, partition: int, first: int, last: int) -> None:
-        """Let every key know which offsets of telemetry were read: where some are missing, lines were lost."""
+        """Tell every key which offsets of telemetry were read: if some are missing, lines were lost."""
         self._read.append(OffsetsRead(topic, partition, first, last))
 
     def _rows(self, key: str, code: int) -> list[Any]:
@@ -185,7 +185,7 @@ class Packer:
         return rows
 
     def include_all_keys(self) -> None:
-        """Let every known key be called, though nothing may have come for it."""
+        """Make sure that every known key is called, even if nothing came for it."""
         for key in self.known_keys:
             self._packed.setdefault(key, {})
 
@@ -194,7 +194,7 @@ class Packer:
         return bool(self._packed or self._commits or self.ticker or self.decoded or self._asked or self._read)
 
     def reject(self, row: RejectedRow) -> None:
-        """Let an unreadable row travel with the others, so that a batch stays one action; of very many their number."""
+        """Pack an unreadable row with the others, so that a batch stays one action; very many are only counted."""
         self.size += 1
         alike = f"{row.source}:{row.reason}"
         self._rejected[alike] += 1
@@ -202,7 +202,7 @@ class Packer:
             self._rows(QUARANTINE_KEY, 0).append(tuple(row))
 
     def rows(self) -> Iterator[tuple[str, bytes]]:
-        """Yield (operator key, payload); afterwards nothing is held."""
+        """Yield pairs of operator key and payload; afterwards the packer is empty."""
         for key, parsed in self._commits.items():
             self.add_commits(key, CommitBlock.of_events(parsed))
         self._commits = {}
@@ -213,13 +213,13 @@ class Packer:
         self._pack_leaders()
         if not_kept := self._rejected - Counter(dict.fromkeys(self._rejected, MAX_REJECTED)):
             self._packed[QUARANTINE_KEY][REJECTED] = dict(not_kept)
-        # What belongs to no key: a row of its own would cost the operator one more call a batch.
+        # These belong to no key. A separate row would cost one more call of the operator per batch.
         for_none = {DECODED: self.decoded.take() if self.decoded else None, ASKED: self._asked}
         for code, what in for_none.items():
             if what:
                 self._packed.setdefault(next(iter(self._packed), QUARANTINE_KEY), {})[code] = what
         for key, events in self._packed.items():
-            yield key, marshal.dumps(events, 2)  # without back references: half the time
+            yield key, marshal.dumps(events, 2)  # version 2 has no back references: half the time
         self._packed, self._asked, self._read, self.cluster, self.size = {}, {}, [], None, 0
         self._rejected.clear()
 
@@ -232,7 +232,7 @@ class Packer:
 
 
 def unpack(payloads: Iterable[bytes]) -> list[Payload]:
-    """Read the rows of one key."""
+    """Unpack the rows of one key."""
     return [marshal.loads(payload) for payload in payloads]  # noqa: S302 # written by `Packer` in this very job
 
 
@@ -242,22 +242,22 @@ def heartbeats_in(payloads: Iterable[Payload]) -> list[HeartbeatBlock]:
 
 
 def commits_in(payloads: Iterable[Payload]) -> list[bytes]:
-    """Return the blocks of offset commits of one key's payloads, as bytes."""
+    """Return the blocks of offset commits of one key's payloads, still packed."""
     return [block for payload in payloads for block in payload.get(COMMITS, ())]
 
 
 def pack_commits(block: CommitBlock) -> bytes:
-    """Write a block of offset commits: compressed, for its keys are much alike, and it is copied several times."""
+    """Pack a block of offset commits, compressed, because its keys are similar and it is copied several times."""
     return zlib.compress(marshal.dumps(block.as_tuple(), 2), 1)
 
 
 def commit_block(packed: bytes) -> CommitBlock:
-    """Read one of them."""
+    """Unpack a block of offset commits."""
     return CommitBlock.of_tuple(marshal.loads(zlib.decompress(packed)))  # noqa: S302 # written by this very job
 
 
 def events_in(payloads: Iterable[Payload]) -> list[Event]:
-    """Return the other events of one key's payloads."""
+    """Return the events of one key's payloads that do not travel as blocks."""
     events: list[Event] = []
     for payload in payloads:
         for code, rows in payload.items():
@@ -293,5 +293,5 @@ def read_in(payloads: Iterable[Payload]) -> list[OffsetsRead]:
 
 
 def asked_in(payloads: Iterable[Payload]) -> dict[str, str]:
-    """Return what probes called the brokers they asked, and the keys of their lines."""
+    """Return the probes' names for the brokers they asked, and the keys of their lines."""
     return {asked: key for payload in payloads for asked, key in payload.get(ASKED, {}).items()}

@@ -1,4 +1,4 @@
-"""Raw rows of one partition as Arrow and numpy columns: what the source stage works on."""
+"""Raw rows of one partition as Arrow and numpy columns, the input of the source stage."""
 
 from collections.abc import Iterator, Sequence
 from itertools import repeat
@@ -17,7 +17,7 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class PartitionRows(NamedTuple):
-    """Rows of one partition, in its order."""
+    """Rows of one partition, in offset order."""
 
     topic: str
     partition: int
@@ -28,7 +28,7 @@ class PartitionRows(NamedTuple):
 
     @classmethod
     def joined(cls, runs: "Sequence[PartitionRows]") -> "PartitionRows":
-        """Put runs of one partition, in its order, together; nothing is copied but numbers."""
+        """Join runs of one partition, given in offset order; only numbers are copied."""
         first = runs[0]
         return cls(
             first.topic,
@@ -47,7 +47,7 @@ class PartitionRows(NamedTuple):
         return map(SourceRow, repeat(source), repeat(self.topic), repeat(self.partition), *lists)
 
     def bare(self, zone: Zone) -> "PartitionRows":
-        """Return the run with shipped lines bare, at their own instants; nearly always all are bare."""
+        """Return the run with shipped lines unwrapped, at their own instants; nearly always no line is wrapped."""
         is_bare = pc.starts_with(self.values, PREFIX)
         for prefix in COORDINATOR_PREFIXES:
             is_bare = pc.or_(is_bare, pc.starts_with(self.values, prefix))
@@ -58,18 +58,18 @@ class PartitionRows(NamedTuple):
         return self._replace(instants_ms=instants_ms, values=pa.array([row.value for row in rows], pa.binary()))
 
     def text(self) -> tuple[bytes, list[int]]:
-        """Return all values in one text, and where each begins, and the end of the last."""
+        """Return all values as one text, the start of each, and the end of the last."""
         _, stops, data = self.values.buffers()
         places = np.frombuffer(stops, np.int32)[self.values.offset :][: len(self.values) + 1]
         begin, end = int(places[0]), int(places[-1])
         return (b"" if data is None else data[begin:end].to_pybytes()), (places - begin).tolist()
 
     def place(self, index: int) -> tuple[int, tuple[str, int, int]]:
-        """Return a row's instant and where it lies."""
+        """Return a row's instant, and its topic, partition and offset."""
         return int(self.instants_ms[index]), (self.topic, self.partition, int(self.offsets[index]))
 
     def after_gaps(self, next_offsets: dict[tuple[str, int], int]) -> Flags:
-        """Mark the rows before which offsets are missing; `next_offsets` is kept from run to run."""
+        """Mark the rows before which offsets are missing; `next_offsets` carries what is expected from run to run."""
         place = (self.topic, self.partition)
         expected = np.append(next_offsets.get(place, self.offsets[0]), self.offsets[:-1] + 1)
         next_offsets[place] = int(self.offsets[-1]) + 1
@@ -78,7 +78,7 @@ class PartitionRows(NamedTuple):
 
 
 def partition_rows_of(batch: pa.RecordBatch) -> Iterator[PartitionRows]:
-    """Cut an Arrow batch (topic, partition, offset, timestamp_ms, key, value) where the partition changes."""
+    """Split an Arrow batch (topic, partition, offset, timestamp_ms, key, value) where the partition changes."""
     if not batch.num_rows:
         return
     topics = batch.column("topic").dictionary_encode()

@@ -1,14 +1,14 @@
-"""The half-second question to each broker: its own line in the request log is the tick that keeps time moving.
+"""The probe, a request to each broker every half second: its line in the request log is a tick of the broker's clock.
 
-A broker whose groups are quiet writes no telemetry, and a broker that is dead writes none either. So each broker is
-asked one tiny thing every half second, on a connection of its own: ListGroups with a state that no group is ever in.
-The answer is empty; the broker's log of it carries the broker's clock. The state is `probe-<n>`, n counting the
-answers of one connection, so that the reader of the log sees when a line went missing. A second one,
-`asked-<nonce>-<node>`, says whom the probe believes to ask: so the line's key is known for that node's
-(`cluster_watch`). Anybody may ask the same under the same client id, with numbers that jump: the job believes those
-with its nonce alone, which stays the same over restarts so that lines from before one still count.
+A broker whose groups are quiet writes no telemetry, and neither does a dead one. So each broker gets a tiny request
+every half second, on its own connection: ListGroups with a state that no group is ever in. The answer is empty, and the
+line about it in the request log shows the broker's clock. The state is `probe-<n>`, where n counts the broker's
+answers, so that a reader of the log notices a missing line. A second state, `asked-<nonce>-<node>`, contains the node
+that the probe believes it is asking: it tells which line key belongs to that node (`cluster_watch`). Anyone can send
+the same request under the same client id, with numbers that jump. So the job trusts only requests with its own nonce,
+which stays the same across restarts so that lines from before a restart still count.
 
-One dead broker does not silence the rest: all connections live in one non-blocking event loop.
+One dead broker does not delay the others: all connections share one non-blocking event loop.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PROBE_CLIENT_ID = "group-monitor-probe"
 PROBE_INTERVAL_MS = 500
 BOOTSTRAP_TIMEOUT_MS = 5_000
 ANSWER_TIMEOUT_MS = 5_000
-# A broker that is back must tick again at once, and a new broker within some seconds.
+# A broker that is back must tick again at once, and a new broker within a few seconds.
 RECONNECT_BACKOFF_MAX_MS = 500
 METADATA_MAX_AGE_MS = 5_000
 SILENT_MS = 1_500
@@ -50,12 +50,12 @@ _NONCE = re.compile(rf"[0-9a-f]{{{2 * NONCE_BYTES}}}")
 
 
 def new_nonce() -> str:
-    """Return what nobody guesses."""
+    """Return a random text that nobody can guess."""
     return secrets.token_hex(NONCE_BYTES)
 
 
 def remembered_nonce(file: Path) -> str:
-    """Return the nonce in a file, which is made where there is none that can be read."""
+    """Return the nonce in a file; write a new one if there is none that can be read."""
     with suppress(OSError, ValueError):
         if _NONCE.fullmatch(known := file.read_text(encoding="ascii")):
             return known
@@ -73,16 +73,16 @@ class BrokerProbe:
 
     answers: int = 0
     failures: int = 0
-    asked_ms: float | None = None  # None: no question is on its way
+    asked_ms: float | None = None  # None: no request is pending
     answered_ms: float | None = None
     round_trip_ms: float | None = None
 
 
 class Probe:
-    """Asks every broker of a cluster, from a thread of its own, until stopped.
+    """Sends requests to every broker of a cluster, from its own thread, until stopped.
 
-    `client` holds kafka-python's arguments (`bootstrap_servers`, security). An unreachable cluster is no error: the
-    probe goes on trying, and `brokers` tells how each broker answers. `nonce`: a new one unless told.
+    `client` holds kafka-python's arguments (`bootstrap_servers`, security). An unreachable cluster is not an error: the
+    probe keeps trying, and `brokers` shows how each broker answers. `nonce`: by default a new one.
     """
 
     def __init__(
@@ -100,21 +100,21 @@ class Probe:
         self._thread = threading.Thread(target=self._run, name="probe", daemon=True)
         self.brokers: dict[int, BrokerProbe] = {}
         self.nonce = nonce or new_nonce()
-        """A part of each question that only readers of the request log can know."""
+        """A part of each request that only readers of the request log can know."""
 
     def silent(self) -> frozenset[int]:
-        """Return the nodes that have left a question unanswered for a while."""
+        """Return the nodes that have left a request unanswered for more than `SILENT_MS`."""
         now_ms = _now_ms()
         asked = {node: state.asked_ms for node, state in list(self.brokers.items())}
         return frozenset(node for node, at_ms in asked.items() if at_ms is not None and now_ms - at_ms > SILENT_MS)
 
     def start(self) -> Self:
-        """Begin asking; returns at once."""
+        """Start asking; return at once."""
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Ask no more and close all connections."""
+        """Stop asking and close all connections."""
         self._stopping.set()
         self._thread.join(timeout=10)
 
@@ -139,7 +139,7 @@ class Probe:
                 net.close()
 
     def _ask_until_stopped(self, net: NetworkSelector, manager: KafkaConnectionManager) -> None:
-        """Ask all brokers once an interval; between the questions the loop hears the answers."""
+        """Send a request to all brokers once per interval; in between, the event loop receives the answers."""
         next_ms = _now_ms()
         while not self._stopping.is_set():
             now_ms = _now_ms()
@@ -152,7 +152,7 @@ class Probe:
     def _ask(self, manager: KafkaConnectionManager, node_id: int) -> None:
         state = self.brokers.setdefault(node_id, BrokerProbe())
         if state.asked_ms is not None:
-            return  # one question at a time: a paused broker is not to wake up to a queue of them
+            return  # one request at a time: a paused broker must not find a queue of them when it resumes
         state.asked_ms = _now_ms()
         states = [f"probe-{state.answers + 1}", f"asked-{self.nonce}-{node_id}"]
         request = ListGroupsRequest(states_filter=states, types_filter=[])

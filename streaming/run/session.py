@@ -1,4 +1,4 @@
-"""The Spark session and the handful of settings the job relies on, each with why."""
+"""The Spark session and the few settings that the job relies on, each with its reason."""
 
 import logging
 import os
@@ -20,17 +20,17 @@ from streaming.run.connector import connector_jars
 from streaming.run.errors import RunError
 from streaming.run.spark_network import launch_jvm, network_settings
 
-JVM_SILENT = (Py4JError, ConnectionError)  # what calls of its objects raise once it is gone
-JVM_ENDS_S = 5.0  # from its last word to its end
+JVM_SILENT = (Py4JError, ConnectionError)  # raised by calls of its objects once the JVM is gone
+JVM_ENDS_S = 5.0  # how long the JVM may take to exit after it stopped answering
 LOG4J2 = Path(__file__).with_name("spark-log4j2.properties").absolute()
-OLDEST_JAVA = 17  # what Spark 4 runs on
+OLDEST_JAVA = 17  # the oldest version that Spark 4 runs on
 
 
 def start_session(run: Run, shuffle_partitions: int, more: Mapping[str, str] | None = None) -> SparkSession:
-    """Start Spark; raises `RunError` where Java or the Kafka connector is missing."""
+    """Start Spark; raises `RunError` if Java or the Kafka connector is missing."""
     require_java()
     jars = ",".join(map(str, connector_jars()))
-    # Without it workers run whatever `python3` PATH has.
+    # Otherwise workers run the first `python3` on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     logging.getLogger("py4j").setLevel(logging.ERROR)
     wanted = {"spark.app.name": "group-monitor", "spark.master": run.master, "spark.jars": jars}
@@ -45,10 +45,10 @@ def start_session(run: Run, shuffle_partitions: int, more: Mapping[str, str] | N
 
 
 def _without_checksums(session: SparkSession) -> None:
-    """Let Hadoop make no second file, of checksums, beside each local one: for each it starts a process, `chmod`.
+    """Keep Hadoop from writing a checksum file beside each local file: it starts a `chmod` process for each.
 
-    Not by `RawLocalFileSystem` in the place of this one: Spark's snapshots of state cast it, fail with a warning that
-    nobody sees, and all change logs are kept for ever.
+    `RawLocalFileSystem` is no alternative: Spark's state snapshots cast the file system, fail with a warning that
+    nobody sees, and all change logs are kept forever.
     """
     context: Any = session.sparkContext
     files = context._jvm.org.apache.hadoop.fs.FileSystem  # noqa: SLF001 - nothing public has it
@@ -56,7 +56,10 @@ def _without_checksums(session: SparkSession) -> None:
 
 
 def jvm_status(session: SparkSession) -> int | None:
-    """Return the exit status of Spark's JVM (negative: the signal), None while it lives; for when it fell silent."""
+    """Return the exit status of Spark's JVM (negative: a signal), or None if it still runs.
+
+    Called once the JVM has stopped answering: waits a while for its end.
+    """
     try:
         return int(session.sparkContext._gateway.proc.wait(JVM_ENDS_S))  # noqa: SLF001 - nothing public has it
     except subprocess.TimeoutExpired:
@@ -64,55 +67,58 @@ def jvm_status(session: SparkSession) -> int | None:
 
 
 def stop_session(session: SparkSession) -> None:
-    """Stop Spark, whose JVM may be gone: then there is nothing left to stop."""
+    """Stop Spark; if its JVM is gone, there is nothing left to stop."""
     with suppress(*JVM_SILENT), warnings.catch_warnings(action="ignore"):
         session.stop()
 
 
 def settings(shuffle_partitions: int) -> dict[str, str]:
-    """Return Spark's settings that the job is built on."""
+    """Return the Spark settings that the job relies on."""
     return {
-        # State larger than memory, and a batch that writes its changes only, not the whole store.
+        # State may be larger than memory, and a batch writes only its changes, not the whole store.
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        # State is partitioned by it for ever: it is part of the layout.
+        # State stays partitioned by this number, so it is part of the layout.
         "spark.sql.shuffle.partitions": str(shuffle_partitions),
-        # The AdminClient way of asking for offsets yields nothing for an internal topic, silently and for ever.
+        # For an internal topic, fetching offsets with AdminClient never returns any, without an error.
         "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
-        # Some Arrow batches a task in steady state: a worker knows lines again while the JVM reads the next ones.
+        # Several Arrow batches per task in steady state: a worker looks up lines while the JVM reads the next ones.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
-        # With any other number Spark adds up the bytes of a batch anew after each row.
+        # With any other number Spark adds up the bytes of a batch again after each row.
         "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
-        # Else a tenth of the JVM's time goes into whether a task that ran twice said the same: it may not, in bytes
-        # (what a worker knows decides how it packs), and does, in what they mean. It is as long as one of these is on.
+        # Otherwise a tenth of the JVM's time is spent checking that a task that ran twice had the same output. Its
+        # bytes may differ (packing depends on what a worker knows), but their meaning does not. Spark skips the check
+        # only if both settings are off.
         "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
         "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
-        # Packed heartbeats hardly compress, and the number of keys is not worth a look at each before it is written.
+        # Packed heartbeats hardly compress, and counting keys is not worth a lookup before each write.
         "spark.shuffle.compress": "false",
         "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-        # Old batches are needed for going back by hand only; listing a hundred costs more than it is worth.
+        # Old batches are needed only to go back by hand; listing a hundred of them is not worth the cost.
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.driver.memory": "2g",
-        # As Spark reaches the local file system by itself, Hadoop starts more `chmod` for each file that it makes.
+        # With Spark's default manager, Hadoop starts more `chmod` processes for each file that it creates.
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
-        # Batches make much garbage and keep little: no collector needs to work beside them, on cores that they lack,
-        # and what a nursery for all of a batch holds dies in it: out of small ones lines got among what is kept.
-        # Huge pages, where Linux has them, are fewer to make; a JVM of another system does not know the option.
+        # Batches make much garbage and keep little, so a concurrent collector is not needed; it would take cores from
+        # them. In a young generation large enough for a batch its objects die young; with a smaller one, lines were
+        # promoted to the old generation. With huge pages, if Linux has them, fewer pages are set up; the JVMs of other
+        # systems do not know the option.
         "spark.driver.extraJavaOptions": (
             "-XX:+UseParallelGC -Xmn512m -XX:+IgnoreUnrecognizedVMOptions -XX:+UseTransparentHugePages "
             f"-Dlog4j2.configurationFile={LOG4J2.as_uri()}"
         ),
-        # What a range of offsets has read is kept for who reads on from its last record, which rarely anybody does: by
-        # the usual five minutes most of the heap is that, and a full collection of it takes as long as a batch.
+        # Spark keeps the data fetched for a range of offsets for a reader that continues from its last record, which is
+        # rare. With the default of five minutes it fills most of the heap, and a full collection takes as long as a
+        # batch.
         "spark.kafka.consumer.fetchedData.cache.timeout": "50ms",
         "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "50ms",
-        # Hadoop gives its files rights of its own, whatever the process' umask says.
+        # Hadoop sets its own file permissions, regardless of the process's umask.
         "spark.hadoop.fs.permissions.umask-mode": "077",
-        # Small batches, more than one a second: neither a page nor a bar is of use, and both cost.
+        # With small batches, more than one a second, neither the UI nor the progress bar is useful, and both cost time.
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
@@ -120,7 +126,7 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
 
 
 def require_java() -> None:
-    """Raise `RunError` unless a Java is there that Spark can run on."""
+    """Raise `RunError` unless there is a Java that Spark can run on."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     hint = f"Java {OLDEST_JAVA} or newer is needed: install a JRE (Debian: openjdk-17-jre-headless) or set JAVA_HOME"

@@ -1,4 +1,4 @@
-"""The end of the job: one batch, one Spark action, one SQL transaction; how far groups are behind joins in here."""
+"""The end of the job: one Spark action and one SQL transaction per batch; the groups' lags are added here."""
 
 import json
 import threading
@@ -27,7 +27,7 @@ LAST_BATCH_S = 10.0
 
 @dataclass
 class Sink:
-    """What `foreachBatch` calls. `caught_up` and `batch_ms` are kept current by the job."""
+    """The function that `foreachBatch` calls. The job keeps `caught_up` and `batch_ms` current."""
 
     store: Store
     settings: Settings
@@ -43,14 +43,14 @@ class Sink:
     caught_up: bool = False
     batch_ms: int | None = None
     failure: Exception | None = None
-    """Why the last batch failed: to the job Spark reports it as text only."""
+    """Why the last batch failed: Spark reports it to the job only as text."""
     _at_work: threading.Lock = field(default_factory=threading.Lock)
     _closed: bool = False
 
     def close(self) -> bool:
-        """Let the batch at work end, for a while, and take no other; the query is to be stopped after this.
+        """Wait a while for the current batch to end, and accept no other; the query must be stopped after this.
 
-        Returns whether none is at work.
+        Returns whether no batch is running.
         """
         finished = self._at_work.acquire(timeout=LAST_BATCH_S)
         self._closed = True
@@ -59,7 +59,7 @@ class Sink:
         return finished
 
     def __call__(self, frame: "DataFrame", batch_id: int) -> None:
-        """Apply a batch; what fails is kept and raised."""
+        """Apply a batch; an exception is kept in `failure` and raised."""
         with self._at_work:
             if self._closed:
                 raise RuntimeError("the query is being stopped")
@@ -71,13 +71,13 @@ class Sink:
                 raise
 
     def _apply(self, frame: "DataFrame", batch_id: int) -> None:
-        """Apply a batch: the rows' one action, then the store's one transaction."""
+        """Apply a batch: one action to collect the rows, then one transaction of the store."""
         said = [(row.key, output) for row in frame.collect() for output in json.loads(row.outputs)]
         said = [(key, output) for key, output in said if not self._of_metadata(output)]
         outputs = read_outputs(output for _, output in said)
         self.topic_names.resolve(reports_in(outputs))
         catches_up = not self.caught_up and self.catch_up.is_reached(planned(self.checkpoint, batch_id))
-        if catches_up:  # the job learns it from Spark only when the batch has ended
+        if catches_up:  # the job learns this from Spark only after the batch has ended
             self.lags.read_first(self.catch_up.asked_ms)
         self.store.apply_batch(
             checkpoint_id=self.checkpoint_id,
@@ -95,7 +95,7 @@ class Sink:
         return self.settings.policy_for(group).thresholds
 
     def _of_metadata(self, output: Mapping[str, Any]) -> bool:
-        """Hand on what concerns who leads what; return whether that is all that the output is about."""
+        """Pass on to the watch what concerns leaders; return whether the output is about nothing else."""
         if output["kind"] == "progress" and output["counts"].get("disputed"):
             self.watch.doubt()
         if output["kind"] != "asked":
@@ -106,11 +106,11 @@ class Sink:
 
 
 class LiveKeys:
-    """The operator keys that hold groups, in a file: the source stage sends the ticks to these only.
+    """The operator keys that hold groups, in a file: the source stage sends ticks only to these.
 
-    A small cluster's groups live in few of the fifty shards, and where the key is the group nobody else knows them.
+    A small cluster's groups are in few of the fifty shards, and if the key is the group, no other list of keys exists.
     A key gets its first ticks with its own first events (see `Packer.rows`), and from the next batch on through this
-    file, which outlives the process: nothing that was watched goes without ticks after a restart.
+    file. The file outlives the process, so after a restart every watched group still gets ticks.
     """
 
     def __init__(self, file: Path) -> None:
@@ -120,7 +120,7 @@ class LiveKeys:
         self._written = known is not None
 
     def update(self, groups_by_key: Mapping[str, int]) -> None:
-        """Take in how many groups each key of a batch holds; write only what changed."""
+        """Apply the number of groups that each key of a batch holds; write the file only if it changes."""
         empty = {key for key, groups in groups_by_key.items() if not groups}
         keys = (self._keys | groups_by_key.keys()) - empty
         if keys != self._keys or not self._written:
@@ -129,7 +129,7 @@ class LiveKeys:
 
 
 def read_live_keys(file: Path) -> list[str] | None:
-    """Return the operator keys in the file; None where there is none yet, or none that can be read."""
+    """Return the operator keys in the file; None if it does not exist yet or cannot be read."""
     try:
         keys = json.loads(file.read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):

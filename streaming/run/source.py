@@ -1,10 +1,10 @@
 """One Kafka reader over all topics, and the stage that turns its raw rows into packed events.
 
-One reader, because a source added later would break the checkpoint; `assign`, because subscribing would join a
-consumer group and so write into the very topic that is read. The parser is the core's own, the same that `replay`
-runs, in an Arrow stage: cheaper than Spark's JSON in the JVM, and there is one parser, not two (decision 0002).
-Beside it one row a batch that says nothing: with it there is a batch, and every shard is called, though Kafka is still
-(decision 0009).
+There is one reader, because a source added later would break the checkpoint. It uses `assign`, because `subscribe`
+would join a consumer group and so write to the very topic that is read. The parser is the core's own, the same that
+`replay` runs, in an Arrow stage: this is cheaper than Spark's JSON functions in the JVM, and there is one parser, not
+two (decision 0002). A second source adds one empty row per batch, the trigger row: because of it there is always a
+batch, and every shard is called, even if Kafka has no new records (decision 0009).
 """
 
 import json
@@ -52,39 +52,39 @@ log = structlog.get_logger(__name__)
 
 PACKED_SCHEMA = "lane string, key string, payload binary"
 _PACKED = pa.schema([("lane", pa.string()), ("key", pa.string()), ("payload", pa.binary())])
-_known: dict[Routing, HeartbeatColumns] = {}  # a worker's, of all its batches
-JOINED_BYTES = 32 * 1024 * 1024  # of lines that are packed together, and held until then
+_known: dict[Routing, HeartbeatColumns] = {}  # of this worker, for all its batches
+JOINED_BYTES = 32 * 1024 * 1024  # how many bytes of rows are collected and then packed together
 FLUSH_EVENTS = 100_000  # bounds a worker's memory while it catches up
-TRIGGER_TOPIC = ""  # of the row that only triggers a call for each shard; no topic of Kafka has such a name
+TRIGGER_TOPIC = ""  # of the row that only triggers a call for each shard; no Kafka topic has this name
 ROWS_PER_BATCH = 2_000_000  # bounds a batch while it catches up
 _READER = {
-    "groupIdPrefix": READER_GROUP_PREFIX,  # Spark's readers join no group, but ask for the offsets of one
-    "failOnDataLoss": "false",  # retention and compaction make gaps; the core sees them as lost coverage
+    "groupIdPrefix": READER_GROUP_PREFIX,  # Spark's readers do not join a group, but ask for the offsets of one
+    "failOnDataLoss": "false",  # retention and compaction make gaps; the core treats them as lost coverage
     "maxOffsetsPerTrigger": str(ROWS_PER_BATCH),
-    # Spark groups ranges of offsets into tasks by their number, not by their size. If a busy partition is several
-    # ranges, all tasks get about as many lines. But each range costs milliseconds. So in a full batch of the offsets
-    # topic each of its fifty partitions is one range.
+    # Spark distributes ranges of offsets over tasks by their number, not by their size. If a busy partition is split
+    # into several ranges, all tasks get about the same number of lines. But each range costs milliseconds. So in a full
+    # batch of the offsets topic each of its fifty partitions is one range.
     "maxRecordsPerPartition": str(ROWS_PER_BATCH // 50),
-    "kafka.fetch.max.wait.ms": "1",  # else each fetch that meets the end of a partition waits half a second
+    "kafka.fetch.max.wait.ms": "1",  # otherwise each fetch at the end of a partition waits half a second
     "kafka.max.partition.fetch.bytes": str(2 * 1024 * 1024),
-    # Spark asks for a partition's first and last offset after each poll, which makes the client forget what else it had
-    # fetched: with the usual 500 records a poll most of its work is done again and again.
+    # Spark asks for a partition's first and last offset after each poll, which makes the client drop the other records
+    # it has fetched: with the default of 500 records per poll it fetches most records again and again.
     "kafka.max.poll.records": "10000",
 }
 
 
 def source_rows(spark: "SparkSession", kafka: "Kafka", assigned: Assigned, starts: Offsets) -> "DataFrame":
     """Read all topics, and the trigger row, as one stream of raw rows."""
-    # The trigger row comes last. Neighbouring partitions share a task, so eight ranges of lines are divided four and
-    # four.
+    # The trigger row comes last: neighboring partitions share a task, and so eight ranges of lines are still split
+    # four and four.
     rows = kafka_rows(spark, kafka, assigned, starts).unionAll(_trigger_rows(spark))
-    # A task a Kafka partition would mean fifty tasks for fifty records; one a core is even enough, for its share is
-    # made of small ranges.
+    # One task per Kafka partition would mean fifty tasks for fifty records. One per core is balanced enough, because
+    # its share consists of small ranges.
     return rows.coalesce(spark.sparkContext.defaultParallelism)
 
 
 def _trigger_rows(spark: "SparkSession") -> "DataFrame":
-    """Make one row a batch, as Kafka's are: so there always is a batch."""
+    """Make one row per batch, in the format of Kafka's rows, so that there always is a batch."""
     rows = spark.readStream.format("rate-micro-batch").options(rowsPerBatch="1", numPartitions="1").load()
     nothing = ("0 AS partition", "value AS offset", "0L AS timestamp_ms", "X'' AS key", "X'' AS value")
     return rows.selectExpr(f"'{TRIGGER_TOPIC}' AS topic", *nothing)
@@ -104,28 +104,28 @@ def kafka_rows(spark: "SparkSession", kafka: "Kafka", assigned: Assigned, starts
 
 @dataclass(frozen=True)
 class PackRows:
-    """What `mapInArrow` calls with a task's raw rows: makes (lane, operator key, packed events) of them."""
+    """The function that `mapInArrow` calls with a task's raw rows; it yields (lane, operator key, packed events)."""
 
     routing: Routing
     offsets_topic: str
     live_keys_file: Path
     other_topics: Mapping[str, str] = field(default_factory=dict)
-    """Topics that hold neither records nor the request log, each with its source: nothing else is believed there."""
+    """Topics that hold neither records nor the request log, each with the source of its rows."""
     cluster_file: Path | None = None
-    """What metadata says, written by the driver."""
+    """The cluster metadata, written by the driver."""
     nonce: str | None = None
-    """What the monitor's own probes carry, as `Packer`."""
+    """The nonce of the monitor's own probes, as in `Packer`."""
     zone: Zone = utc
-    """Of the dates in lines that were shipped from brokers' files."""
+    """The time zone of the dates in lines that were shipped from brokers' files."""
     read_metrics: MetricsReader = unread
     """Reads the metrics that clients push."""
     live_from_ms: int = 0
-    """From when on offset commits are signs of life: of older ones only the newest of a partition tells anything."""
+    """From when on offset commits are signs of life; of older ones only the newest of a partition is used."""
     history_from_ms: int = 0
-    """From when on each group record tells something: of older ones only the newest of a key does."""
+    """From when on every group record is used; of older ones only the newest of a key is."""
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield packed rows at the end of the task, or sooner where there are very many."""
+        """Yield packed rows at the end of the task, or sooner if there are very many."""
         freeze_garbage()
         live_keys = read_live_keys(self.live_keys_file)
         packer = Packer(
@@ -160,7 +160,7 @@ class PackRows:
     def _without_records(self, batch: pa.RecordBatch, records: list[pa.RecordBatch]) -> pa.RecordBatch:
         """Move the rows of the offsets topic to ``records``, which are decoded together; return the other rows."""
         is_record = pc.equal(batch.column("topic"), self.offsets_topic)
-        if batch.num_rows and pc.all(is_record).as_py():  # as nearly all are at a first start: nothing is copied
+        if batch.num_rows and pc.all(is_record).as_py():  # as in nearly all batches of a first start: nothing is copied
             records.append(batch)
             return batch.slice(0, 0)
         if pc.any(is_record).as_py():
@@ -170,7 +170,7 @@ class PackRows:
 
     def _packed(self, packer: Packer) -> pa.RecordBatch:
         rows, lane_of = list(packer.rows()), self.routing.lane_of_keys()
-        keys, payloads = zip(*rows, strict=True) if rows else ((), ())  # none: a broker was heard, no shard has a group
+        keys, payloads = zip(*rows, strict=True) if rows else ((), ())  # none: brokers wrote, no shard has a group
         columns = ([lane_of.get(key, key) for key in keys], keys, payloads)
         arrays = [pa.array(column, kind) for column, kind in zip(columns, _PACKED.types, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=_PACKED)
@@ -181,13 +181,13 @@ def _read_cluster(file: Path | None) -> ClusterRow | None:
     try:
         return None if text is None else read_cluster_row(text)
     except BadField as bad:
-        log.warning("what metadata says cannot be read", file=str(file), error=str(bad))
+        log.warning("the cluster metadata cannot be read", file=str(file), error=str(bad))
         return None
 
 
 @without_collections()
 def _pack_records(records: list[pa.RecordBatch], packer: Packer, commits: CommitColumns) -> None:
-    """Pack rows of the offsets topic: regular commits by columns, all else row by row; afterwards there are none."""
+    """Pack rows of the offsets topic, regular commits by columns, all else row by row; then clear `records`."""
     if not records:
         return
     found = _decode(list(partition_rows_of(pa.concat_batches(records))), commits)
@@ -204,7 +204,7 @@ def _pack_records(records: list[pa.RecordBatch], packer: Packer, commits: Commit
 
 
 def _decode(runs: list[PartitionRows], commits: CommitColumns) -> DecodedCommits:
-    """Decode commits by columns; where that fails all rows are read one by one, and one of them says why."""
+    """Decode commits by columns; if that fails, all rows are read one by one, and the bad row shows the reason."""
     try:
         return commits.decode(runs)
     except Exception:
@@ -213,13 +213,13 @@ def _decode(runs: list[PartitionRows], commits: CommitColumns) -> DecodedCommits
 
 
 def _pack_rows(run: PartitionRows, source: str, packer: Packer, readers: PackRows) -> None:
-    """Pack a run row by row: of a source that is not read by columns."""
+    """Pack a run row by row, of a source that is not read by columns."""
     for row in run.rows(source):
         _add(packer, row, parse_row(row, readers.zone, readers.read_metrics))
 
 
 def _find(run: PartitionRows, heartbeats: HeartbeatColumns, zone: Zone) -> ScannedRows:
-    """Find what is known of a run; where that fails its rows are read one by one, and one of them says why."""
+    """Find the known heartbeats of a run; if that fails, all rows are read one by one, and the bad row shows why."""
     try:
         run = run.bare(zone)
         return heartbeats.find(run)
@@ -229,7 +229,7 @@ def _find(run: PartitionRows, heartbeats: HeartbeatColumns, zone: Zone) -> Scann
 
 
 def _take(pieces: list[ScannedRows], heartbeats: HeartbeatColumns) -> KnownHeartbeats:
-    """As `_find`, of what was found in a partition."""
+    """Join what was found in the pieces of a partition; if that fails, all rows are read one by one."""
     try:
         return heartbeats.take(pieces)
     except Exception:
@@ -244,7 +244,7 @@ def _pack_pieces(
     next_offsets: dict[tuple[str, int], int],
     readers: PackRows,
 ) -> None:
-    """Pack what was found, and parse what was not; afterwards there are no pieces."""
+    """Pack the known heartbeats and parse all other lines; then clear `pieces`."""
     for found in [_take(listed, heartbeats) for listed in pieces.values()]:  # all of them before more is learned
         _pack_lines(found, packer, heartbeats, found.run.after_gaps(next_offsets), readers)
     pieces.clear()
@@ -253,7 +253,7 @@ def _pack_pieces(
 def _pack_lines(
     found: KnownHeartbeats, packer: Packer, heartbeats: HeartbeatColumns, lost: Any, readers: PackRows
 ) -> None:
-    """Pack the lines of one partition; `lost` marks those before which lines are missing: the next event says so."""
+    """Pack the lines of one partition; `lost` marks those after missing lines, which the next event reports."""
     run = found.run
     packer.read(run.topic, run.partition, int(run.offsets[0]), int(run.offsets[-1]))
     for key, block in found.blocks:
@@ -276,7 +276,7 @@ def _pack_lines(
 
 
 def _telling(instants_ms: Indexes) -> list[int]:
-    """Return where in rising instants lines lie that may be ticks: two a second, both ends of holes, and the last."""
+    """Return the positions in rising instants of possible ticks: two a second, both ends of holes, and the last."""
     before_holes = np.flatnonzero(np.diff(instants_ms) >= HOLE_MS)
     chosen, at = {len(instants_ms) - 1, *before_holes.tolist(), *(before_holes + 1).tolist()}, 0
     while at < len(instants_ms):
@@ -286,14 +286,14 @@ def _telling(instants_ms: Indexes) -> list[int]:
 
 
 def _add(packer: Packer, row: SourceRow, events: list[Event] | RejectedRow, *, lost: bool = False) -> bool:
-    """Pack what a row says; false where it says nothing."""
+    """Pack a row's events; return False if there are none or the row is rejected."""
     if isinstance(events, RejectedRow):
         packer.reject(events)
         return False
     try:
         for number, event in enumerate(events):
             packer.add(event, lost=lost and number == 0)
-    except Exception as error:  # noqa: BLE001 # it costs this row
+    except Exception as error:  # noqa: BLE001 # only this row is rejected
         packer.reject(failed(row, error))
         return False
     return bool(events)

@@ -1,7 +1,7 @@
-"""Who may talk to Spark: its messages are Java-serialized, so whoever may send one may run anything.
+"""Network access to Spark: its messages are Java-serialized, so anyone who can send one can run any code.
 
-Every master demands a secret (`spark.authenticate`). A master on this machine listens on the loopback alone; the
-secret is made anew at each start. A cluster has one of its own, and what goes over its network is encrypted.
+Every master requires a secret (`spark.authenticate`). A master on this machine listens only on the loopback address,
+with a new secret at each start. A cluster has its own secret, and its network traffic is encrypted.
 """
 
 import os
@@ -15,12 +15,12 @@ from pyspark.java_gateway import ensure_callback_server_started
 from streaming.config import Run
 
 LOOPBACK = "127.0.0.1"
-# Of the environment: Spark's Utils.localHostName, where a local cluster's master, workers and executors listen.
+# Read by Spark's Utils.localHostName: the address on which a local cluster's master, workers and executors listen.
 _ADDRESS_VARIABLES = ("SPARK_LOCAL_IP", "SPARK_LOCAL_HOSTNAME")
 
 
 def network_settings(run: Run) -> dict[str, str]:
-    """Return Spark's settings of addresses, authentication and encryption."""
+    """Return Spark's settings for addresses, authentication and encryption."""
     settings = {"spark.authenticate": "true", "spark.ui.killEnabled": "false"}
     if run.on_this_machine:
         return settings | {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
@@ -28,10 +28,10 @@ def network_settings(run: Run) -> dict[str, str]:
 
 
 def launch_jvm(run: Run, settings: dict[str, str]) -> None:
-    """Launch Spark's JVM with settings that every user of this machine may read, and then give it the secret.
+    """Launch Spark's JVM with settings that every user of this machine may read, and then pass it the secret.
 
-    PySpark puts settings on the JVM's command line. The secret goes the way of all calls, through Py4J's gateway, which
-    has a token of its own; executors get it in their environment.
+    PySpark puts settings on the JVM's command line. The secret is passed like any call through Py4J's gateway, which is
+    protected by its own token; executors get the secret in their environment.
     """
     if run.on_this_machine:
         os.environ.update(dict.fromkeys(_ADDRESS_VARIABLES, LOOPBACK))
@@ -43,10 +43,10 @@ def launch_jvm(run: Run, settings: dict[str, str]) -> None:
 
 
 def _authenticate_callbacks(gateway: Any) -> None:
-    """Demand the gateway's token of whoever calls back into this process, as the JVM does for each batch.
+    """Require the gateway's token for calls back into this process, which the JVM makes for each batch.
 
-    PySpark demands none there, and the JVM would show none: `py4j.PythonClient.copyWith`, which tells it the port,
-    forgets the token. So anybody on this machine could call the functions that were handed to Spark.
+    PySpark does not require one there, and the JVM would not send one: `py4j.PythonClient.copyWith`, which sets the
+    port, drops the token. So anyone on this machine could call the functions that were passed to Spark.
     """
     token = gateway.gateway_parameters.auth_token
     gateway.callback_server_parameters.auth_token = token
@@ -58,7 +58,7 @@ def _authenticate_callbacks(gateway: Any) -> None:
 
 
 def _secret(run: Run) -> str | None:
-    """Return the secret; None where Spark makes it itself and hands it out (YARN, Kubernetes)."""
+    """Return the secret; None if Spark creates and distributes it itself (YARN, Kubernetes)."""
     if run.spark_secret is not None:
         return run.spark_secret.get_secret_value()
     return secrets.token_hex(32) if run.on_this_machine else None

@@ -16,7 +16,7 @@ class StateCell(Protocol):
 
     @property
     def get(self) -> tuple[Any, ...]:
-        """Return the state; only where it exists."""
+        """Return the state, which must exist."""
 
     def update(self, newValue: tuple[Any, ...]) -> None:  # noqa: N803 # Spark's names
         """Replace the state."""

@@ -1,8 +1,7 @@
-"""Topics that were recreated or cut short: their offsets begin again, and Spark would wait for them to come back.
+"""Topics that were recreated or cut short: their offsets begin again, and Spark would wait for the old ones to return.
 
-Spark goes on with a partition where its checkpoint says, and forgets a partition that it is not assigned any more. So a
-topic that begins again is left out of the query until a batch has ended without it; then it is read from its first
-offset.
+Spark resumes a partition at the offset in its checkpoint, and forgets a partition that is no longer assigned. So such a
+topic is left out of the query until a batch has ended without it; then it is read from its first offset.
 """
 
 import json
@@ -18,18 +17,18 @@ TOPIC_IDS_FILE = "topics.json"
 
 
 class TopicIds:
-    """The ids of the topics that a checkpoint's offsets are of, in a file beside it."""
+    """The ids of the topics that a checkpoint's offsets belong to, in a file in its folder."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
 
     def others(self, ids: Mapping[str, str]) -> set[str]:
-        """Return the topics that have another id than the checkpoint's."""
+        """Return the topics whose id differs from the one in the file."""
         known = self._known()
         return {topic for topic, topic_id in ids.items() if known.get(topic, topic_id) != topic_id}
 
     def keep(self, ids: Mapping[str, str]) -> None:
-        """Note the ids of the topics that are read from now on."""
+        """Record the ids of the topics that are read from now on."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(self._file, json.dumps(self._known() | dict(ids)))
 
@@ -41,12 +40,12 @@ class TopicIds:
 
 
 def topics_read(progress: Mapping[str, Any]) -> Offsets:
-    """Return up to where a query has read each topic that its checkpoint knows."""
+    """Return the offsets up to which a query has read each topic in its checkpoint."""
     return {topic: at for source in progress["sources"] for topic, at in offsets_in(source["endOffset"]).items()}
 
 
 def cut_short(progress: Mapping[str, Any], ends: Offsets) -> set[str]:
-    """Return the topics that end before where a query has read them."""
+    """Return the topics that end before the offset up to which a query has read them."""
     return {
         topic
         for topic, partitions in topics_read(progress).items()

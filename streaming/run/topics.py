@@ -1,6 +1,6 @@
-"""What the cluster's topics are like as the job starts: partitions, ends, and where to begin.
+"""The cluster's topics: their partitions, ids and end offsets, and where the job begins to read.
 
-Asked with kafka-python over `assign`, without a group, like everything the monitor reads.
+Read with kafka-python and `assign`, without a consumer group, like everything the monitor reads.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ class Topics:
         self._admin = KafkaAdminClient(**client)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         self._consumer.close()
         self._admin.close()
 
@@ -44,36 +44,36 @@ class Topics:
         self.close()
 
     def existing(self, names: Iterable[str]) -> Assigned:
-        """Return those of the topics that exist, with their partitions as of now."""
+        """Return those of the topics that exist, with their current partitions."""
         self._consumer.topics()  # the only call that is sure to ask the brokers again
         found = {name: tuple(sorted(self._consumer.partitions_for_topic(name) or ())) for name in names}
         return {name: partitions for name, partitions in found.items() if partitions}
 
     def ids(self, names: Iterable[str]) -> dict[str, str]:
-        """Return the ids of topics, another one once a topic is recreated; brokers before 2.8 have none."""
+        """Return the ids of topics; a recreated topic has another id, and brokers before 2.8 have no ids."""
         topics = self._admin.describe_topics(list(names))
         ids = {topic["name"]: UUID(str(topic["topic_id"])) for topic in topics if topic.get("topic_id")}
         return {name: str(topic_id) for name, topic_id in ids.items() if topic_id.int}
 
     def partition_counts(self) -> dict[str, int]:
-        """Return how many partitions every topic has as of now, Kafka's own (``__...``) left out."""
+        """Return the current partition counts of all topics except internal ones (``__...``)."""
         names = [name for name in self._consumer.topics() if not name.startswith("__")]
         return {name: len(self._consumer.partitions_for_topic(name) or ()) for name in names}
 
     def ends(self, assigned: Assigned) -> Offsets:
-        """Return the end offsets as of now."""
+        """Return the current end offsets."""
         return _by_topic(self._ends(_partitions(assigned)))
 
     def _ends(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
         for _ in range(ATTEMPTS):
-            # kafka-python 3.0 says KeyError where a partition's answer came with a second try.
+            # kafka-python 3.0 raises KeyError if a partition's answer came on its second try.
             with contextlib.suppress(KeyError):
                 return dict(self._consumer.end_offsets(partitions))
             time.sleep(RETRY_AFTER_S)
         raise LeaderNotAvailableError("no end offsets")
 
     def starts(self, offsets_topic: str, assigned: Assigned, telemetry_from_ms: int) -> Offsets:
-        """Say where a fresh checkpoint begins: records from the first, telemetry from an instant."""
+        """Return where a fresh checkpoint begins: at the first record, and at an instant of the telemetry."""
         telemetry = [p for p in _partitions(assigned) if p.topic != offsets_topic]
         found = self._consumer.offsets_for_times(dict.fromkeys(telemetry, telemetry_from_ms)) if telemetry else {}
         starts = {p: EARLIEST for p in _partitions(assigned) if p.topic == offsets_topic}
@@ -95,7 +95,7 @@ class Topics:
         while len(newest_ms) < len(filled):
             records = self._consumer.poll(timeout_ms=READ_TIMEOUT_MS)
             if not records:
-                break  # only transaction markers at the end, or a leader away: what was read will do
+                break  # only transaction markers at the end, or no leader: what was read is enough
             newest_ms |= {partition: rows[-1].timestamp for partition, rows in records.items()}
         self._consumer.assign([])
         return max(newest_ms.values(), default=None)

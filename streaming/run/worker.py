@@ -1,4 +1,4 @@
-"""What the driver and the Python workers of Spark do with their garbage."""
+"""Garbage collection in the driver and in Spark's Python workers."""
 
 import gc
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ _tasks = count(1)
 
 
 def freeze_garbage() -> None:
-    """Take what a worker keeps out of the garbage collector's sight; called at the start of each source task.
+    """Exclude what a worker keeps from garbage collection; called at the start of each source task.
 
-    PySpark's daemon makes a full collection after every task, some ten a second here, and each would walk all of
+    PySpark's daemon makes a full collection after every task, about ten a second here, and each would scan all of
     pandas, pyarrow, the known heartbeats and the shards again: a third of a worker's time. What is kept grows most in
-    the first tasks. What was kept once and is garbage now is looked for each time.
+    the first tasks. Before each freeze, objects that were kept and are garbage now are collected.
     """
     task = next(_tasks)
     if task & (task - 1) == 0 or task % FREEZE_EVERY == 0:  # the 1st, 2nd, 4th, 8th, …
@@ -26,7 +26,7 @@ def freeze_garbage() -> None:
 
 @contextmanager
 def without_collections() -> Iterator[None]:
-    """Put garbage collections off: a batch makes many objects, which reference counts free, and each costs one."""
+    """Suspend garbage collection: a batch makes many objects, which reference counting frees anyway."""
     gc.disable()
     try:
         yield

@@ -1,7 +1,7 @@
-"""One batch of the job's outputs -> rows. Rows are gathered first, then written with few statements over many rows.
+"""One batch of the job's outputs -> rows. Rows are gathered first, then written with a few statements of many rows.
 
-A batch of 10,000 groups has some 1,000 reports, nearly all of them refreshed views. So rows are gathered by table, only
-the newest of each key is kept, and every table is written once.
+A batch of 10,000 groups has about 1,000 reports, nearly all of them refreshed views. So rows are gathered by table,
+only the newest row of each key is kept, and every table is written once.
 """
 
 import base64
@@ -21,7 +21,7 @@ from streaming.store import tables
 from streaming.store.database import add_up, clean, group_key, remove, upsert
 
 QUARANTINE_ROWS = 10_000
-MOST = 2**63 - 1  # of a column: clients can commit offsets whose sum is larger
+MOST = 2**63 - 1  # the largest value of a column: clients can commit offsets whose sum is larger
 MONITOR_STALLED = "monitor-stalled"
 DATA_QUALITY = "data-quality"
 ALERTS_MISSED = "alerts-missed"
@@ -29,16 +29,16 @@ OWN_RULES = (
     MONITOR_STALLED,
     DATA_QUALITY,
     ALERTS_MISSED,
-)  # whose incidents `serve` opens and closes, never a report of `run`
+)  # rules whose incidents `serve` opens and closes, never a report of `run`
 
 
 class BatchResult(NamedTuple):
-    """What a batch did. `applied` is false when this batch had been applied before; then nothing else is set."""
+    """What a batch did. `applied` is false if the batch had been applied before; then nothing else is set."""
 
     applied: bool
     transitions: tuple[Transition, ...] = ()
     detection_delays_ms: tuple[int, ...] = ()
-    """For every incident opened and not late: from its deadline (or the deciding instant) to the commit."""
+    """For every incident that opened and is not late: the time from its deadline (or the decision) to the commit."""
 
 
 class PolicyTransition(NamedTuple):
@@ -56,7 +56,7 @@ class Rows:
     groups: dict[str, dict[str, Any] | None] = field(default_factory=dict)  # None: the group was deleted
     views: dict[str, str] = field(default_factory=dict)
     lags: dict[str, dict[str, Any]] = field(default_factory=dict)
-    heartbeats: dict[str, dict[str, Any]] = field(default_factory=dict)  # of groups that have not changed otherwise
+    heartbeats: dict[str, dict[str, Any]] = field(default_factory=dict)  # of groups without other changes
     shards: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
     brokers: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     blind: dict[tuple[str, str, int], dict[str, Any]] = field(default_factory=dict)
@@ -69,12 +69,12 @@ class Rows:
 
 
 def ordered(outputs: Iterable[Said]) -> list[Said]:
-    """Sort a batch's outputs as the coordinator's time has them, and those of one shard as it made them."""
+    """Sort a batch's outputs by the coordinator's time; those of one shard stay in the order in which it made them."""
     return in_order(sorted(outputs, key=place_of))
 
 
 def gather(outputs: Iterable[Said], checkpoint_id: str) -> Rows:
-    """Collect the rows of all tables; the last output of a key counts."""
+    """Collect the rows of all tables; for each key the last output counts."""
     rows = Rows(checkpoint_id)
     for said in outputs:
         if isinstance(said, GroupReport):
@@ -87,7 +87,7 @@ def gather(outputs: Iterable[Said], checkpoint_id: str) -> Rows:
 def judge(
     reports: Iterable[GroupReport], opened: OpenIncidents, settings: Settings
 ) -> tuple[list[PolicyTransition], OpenIncidents]:
-    """Fold the reports, in order, into what is open; returns the transitions and the changed entries of `opened`."""
+    """Fold the reports, in order, into the open incidents; return transitions and the changed entries of `opened`."""
 
     def resolve_after_ms_of(group: str) -> int | None:
         policy = settings.policy_for(group)
@@ -132,7 +132,7 @@ def write_counters(connection: Connection, counters: Mapping[str, Mapping[str, i
 
 def _gather_report(rows: Rows, report: GroupReport) -> None:
     if report.judged is JudgedBy.LAG:
-        return  # it tells incidents, and has no view
+        return  # it contains findings, but no view
     key = group_key(report.cluster, report.group)
     rows.heartbeats.pop(key, None)
     if report.deleted:

@@ -1,4 +1,4 @@
-"""Engines for SQLite and PostgreSQL, the schema, and the few statements whose spelling differs between them."""
+"""Engines for SQLite and PostgreSQL, the schema, and the few statements whose syntax differs between them."""
 
 import hashlib
 import sqlite3
@@ -33,7 +33,7 @@ from streaming.store import migrations
 
 BUSY_TIMEOUT_S = 30
 IDLE_TRANSACTION_MS = 60_000
-PARAMETERS = 5_000  # of one statement; the smallest limit is 32,766
+PARAMETERS = 5_000  # at most, in one statement; the smallest limit is 32,766
 _SCHEMA_LOCK = 8_844_001  # any number, the same in every process: PostgreSQL's advisory lock around the schema
 
 
@@ -42,14 +42,14 @@ class StoreError(Exception):
 
 
 class Schema(NamedTuple):
-    """Which version of the schema a database has (None: it is empty), and which one this program needs."""
+    """The version of the schema that a database has (None: it is empty), and the version that this program needs."""
 
     found: str | None
     needed: str
 
 
 def open_engine(url: str) -> Engine:
-    """Connect and create what is missing; raises `StoreError` without repeating the URL's password."""
+    """Connect and create missing tables; raises `StoreError` without the URL's password."""
     with _errors_of(url):
         parsed = make_url(url)
         if parsed.get_backend_name() == "sqlite":
@@ -61,7 +61,7 @@ def open_engine(url: str) -> Engine:
 
 
 def look(url: str) -> Schema:
-    """Tell the version of a database's schema without changing anything, files included; raises `StoreError`.
+    """Return the version of a database's schema without changing anything, files included; raises `StoreError`.
 
     A SQLite file must exist.
     """
@@ -80,7 +80,7 @@ def read_only_engine(url: str) -> Engine:
 
 @contextmanager
 def _errors_of(url: str) -> Iterator[None]:
-    """Turn what may go wrong with a database into a `StoreError` that does not repeat the URL's password."""
+    """Turn the errors of a database into a `StoreError` that does not contain the URL's password."""
     try:
         yield
     except (ArgumentError, NoSuchModuleError):
@@ -95,10 +95,10 @@ def _errors_of(url: str) -> Iterator[None]:
 
 
 def writer_of(engine: Engine) -> Engine:
-    """Make a view on the same pool whose transactions take SQLite's write lock at their beginning.
+    """Return an engine on the same pool whose transactions take SQLite's write lock at their beginning.
 
-    A transaction that reads first and writes later fails at once when another process wrote in between (no busy
-    timeout helps there), so writers queue up front.
+    A transaction that reads first and writes later fails at once if another process has written in between, whatever
+    the busy timeout. So writers wait before they begin.
     """
     return engine.execution_options(write_lock=True)
 
@@ -111,9 +111,9 @@ def upsert(
     changing: Sequence[str] = (),
     if_given: Sequence[str] = (),
 ) -> None:
-    """Insert rows; where the primary key (or, with nothing `changing`, any unique key) exists, update or skip.
+    """Insert rows. If the primary key exists, update the columns `changing`; without any, skip existing unique keys.
 
-    A column of `if_given` keeps its old value where the new one is NULL.
+    A column of `if_given` keeps its old value if the new one is NULL.
     """
     if not rows:
         return
@@ -129,7 +129,7 @@ def upsert(
 
 
 def add_up(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], column: Column[int]) -> None:
-    """Insert rows, or add their `column` to what is stored."""
+    """Insert rows, or add their `column` to the stored value."""
     if not rows:
         return
     build = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
@@ -140,7 +140,7 @@ def add_up(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any
 
 
 def existing(connection: Connection, column: Column[str], values: Iterable[str]) -> set[str]:
-    """Return which of many values a column has; in portions, because a statement takes only so many parameters."""
+    """Return which of many values a column has; in portions, because the parameters of a statement are limited."""
     found: set[str] = set()
     for portion in in_portions(values):
         found.update(connection.execute(select(column).where(column.in_(portion))).scalars())
@@ -148,7 +148,7 @@ def existing(connection: Connection, column: Column[str], values: Iterable[str])
 
 
 def in_portions(values: Iterable[str]) -> Iterator[list[str]]:
-    """Cut many values into as many as a statement takes."""
+    """Split values into portions that fit into one statement."""
     wanted = iter(values)
     while portion := list(islice(wanted, PARAMETERS)):
         yield portion
@@ -161,14 +161,14 @@ def remove(connection: Connection, column: Column[str], values: Iterable[str]) -
 
 
 def insert_if_absent(connection: Connection, table: Table, row: Mapping[str, Any]) -> bool:
-    """Insert a row, whose values may be expressions; false where its key is taken."""
+    """Insert a row, whose values may be expressions; return False if its key exists."""
     build = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
     statement = build(table).values(dict(row)).on_conflict_do_nothing()
     return connection.execute(statement, execution_options={"preserve_rowcount": True}).rowcount == 1
 
 
-class database_ms(ColumnElement[int]):  # noqa: N801 - a function of SQL
-    """The database's clock as a statement runs, in epoch milliseconds: the same for all who use that database."""
+class database_ms(ColumnElement[int]):  # noqa: N801 - an SQL function
+    """The database's clock when a statement runs, in epoch milliseconds: the same for all processes that use it."""
 
     type = BigInteger()
     inherit_cache = True
@@ -190,10 +190,10 @@ def clock_of(connection: Connection) -> int:
 
 
 def limit_waiting(connection: Connection, timeout_ms: int) -> None:
-    """Bound a transaction of PostgreSQL: how long it waits for locks, and how long it may be idle while it holds locks.
+    """Limit a PostgreSQL transaction: how long it waits for locks, and how long it may be idle while it holds locks.
 
-    A process that is stopped in the middle of a batch would keep all others waiting. In SQLite such a process has the
-    file locked, and only ending it helps.
+    Otherwise a process that is paused in the middle of a batch would keep all others waiting. In SQLite such a process
+    keeps the file locked, and only ending it helps.
     """
     if connection.dialect.name == "postgresql":
         connection.execute(text(f"SET LOCAL lock_timeout = {timeout_ms:d}"))
@@ -201,7 +201,7 @@ def limit_waiting(connection: Connection, timeout_ms: int) -> None:
 
 
 def group_key(cluster: str, group: str) -> str:
-    """Hash what identifies a group; lengths keep ("a", "bc") apart from ("ab", "c")."""
+    """Hash a cluster and a group id; the length keeps ("a", "bc") apart from ("ab", "c")."""
     text_bytes = f"{len(cluster)}:{cluster}{group}".encode("utf-8", "surrogatepass")
     return hashlib.sha256(text_bytes).hexdigest()
 
@@ -219,9 +219,9 @@ def _sqlite(url: str, database: str | None) -> Engine:
 
     @event.listens_for(engine, "connect")
     def _prepare(connection: Any, _record: Any) -> None:
-        connection.isolation_level = None  # the driver itself would begin transactions too late
+        connection.isolation_level = None  # the driver would begin transactions too late
         # Readers never wait for the writer (WAL). FULL: after a power cut Spark's checkpoint must not be ahead of us.
-        # A batch of a large cluster writes some 10 MB: of a log of the usual 4 MB all would be copied at every commit.
+        # A batch of a large cluster writes about 10 MB: with the default log of 4 MB, every commit would copy it all.
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "wal_autocheckpoint=8192"):
             connection.execute(f"PRAGMA {pragma}")
 
@@ -230,7 +230,7 @@ def _sqlite(url: str, database: str | None) -> Engine:
         immediate = connection.get_execution_options().get("write_lock", False)
         if (
             immediate
-        ):  # in the usual 2 MiB a large batch's pages are written to the log before the commit, and read back
+        ):  # with the default of 2 MiB a large batch's pages are written to the log before the commit, and read back
             connection.exec_driver_sql("PRAGMA cache_size=-65536")
         connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
@@ -238,7 +238,7 @@ def _sqlite(url: str, database: str | None) -> Engine:
 
 
 def _read_only(file: Path) -> sqlite3.Connection:
-    """Open a SQLite file without creating files next to it, and without moving its log into it.
+    """Open a SQLite file without creating files next to it, and without a checkpoint of its log.
 
     If there is no log, no process has the file open, so it may be read as immutable. With `mode=ro` alone SQLite would
     leave an empty log behind.
@@ -249,7 +249,7 @@ def _read_only(file: Path) -> sqlite3.Connection:
 
 
 def _migrate(engine: Engine) -> None:
-    """Bring the schema up to date, once, whoever of `run` and `serve` comes first."""
+    """Migrate the schema to the newest version, only once, whether `run` or `serve` starts first."""
     with writer_of(engine).begin() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _SCHEMA_LOCK})

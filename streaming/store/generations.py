@@ -1,9 +1,9 @@
 """The history of a group: one row for each generation that settled, with what it changed.
 
-A view is settled when the group is Stable or Empty; in between, members hold what they are about to lose. The newest
-settled membership of a group is kept beside the history (`settled`), so that the next one can be compared with it
-whatever happened to the process or the checkpoint in between. Reading the log of a whole cluster for the first time
-writes none of it: what a group's row shows then is kept when the group leaves it.
+A view is settled if the group is Stable or Empty; in between, members still hold what they are about to lose. The
+newest settled membership of a group is kept in a table of its own (`settled`), so that the next one can be compared
+with it, whatever happened to the process or the checkpoint in between. The first reading of a whole cluster's log
+writes neither: the membership in a group's row is kept when the group leaves that state.
 """
 
 import json
@@ -20,26 +20,26 @@ from streaming.store.database import clean, group_key, in_portions, remove, upse
 
 MOVED = "moved:partitions"  # the counter
 LOOKED_AFTER_MS = 3_000
-"""A usual heartbeat interval: only after it is known who has rejoined, because a member's heartbeats then stop."""
+"""A usual heartbeat interval. Only after this is it known who has rejoined, because heartbeats stop on rejoining."""
 _SETTLED_STATES = frozenset({"Stable", "Empty"})
 
 
 class Settled(NamedTuple):
-    """A group as it was when it last was Stable or Empty."""
+    """A group as it was when it was last Stable or Empty."""
 
     generation: int
     members: Membership
 
 
 class Before(NamedTuple):
-    """What is known of groups that change: as they last were settled, and as they were last shown rebalancing."""
+    """The last known states of changing groups: as last settled, and as last shown in a rebalance."""
 
     settled: dict[str, Settled]
     rebalancing: dict[str, Mapping[str, Any]]
 
 
 class Changes(NamedTuple):
-    """What a batch adds to the history; `known` holds the newest settled generation of each group it concerns."""
+    """What a batch adds to the history; `known` holds the newest settled generation of each changed group."""
 
     rows: list[dict[str, Any]]
     settled: dict[str, dict[str, Any] | None]
@@ -52,7 +52,7 @@ def changes(
 ) -> Changes:
     """Find the generations that settled in a batch, in the order of its reports.
 
-    `known`: newest settled generation by group key; `load` fetches what the few groups that changed were before.
+    `known`: the newest settled generation by group key; `load` fetches the earlier states of the few changed groups.
     """
     result = Changes([], {}, {}, Counter())
     fresh: list[tuple[str, GroupReport, bool]] = []
@@ -74,12 +74,12 @@ def changes(
     before, shown = load({key for key, *_ in fresh}) if fresh else Before({}, {})
     for key, report, is_settled in fresh:
         was = before.get(key)
-        if report.deleted or report.view is None:  # only of a deleted one none is shown here
+        if report.deleted or report.view is None:  # here only a deleted group has no view
             before.pop(key, None)
             result.settled[key] = None
         elif is_settled:
             before[key] = _add(result, key, report, report.view, was, shown.pop(key, None))
-        elif was is not None and key not in newest:  # it leaves what nobody has kept yet
+        elif was is not None and key not in newest:  # it leaves a settled state that was not kept yet
             newest[key] = was.generation
             _keep(result, key, report.cluster, was)
     return result
@@ -115,7 +115,7 @@ def _add(
 
 
 def _phases(view: Mapping[str, Any], settled_ms: int) -> dict[str, int | None]:
-    """Tell how long the rebalance took: until all had joined, and until the leader's assignment came."""
+    """Return how long the rebalance took, in all and until all members had joined."""
     seen = view.get("rebalanced") or {}
     began_ms, joined_ms = seen.get("began_ms"), seen.get("joined_ms")
     if began_ms is None or began_ms > settled_ms:
@@ -125,7 +125,7 @@ def _phases(view: Mapping[str, Any], settled_ms: int) -> dict[str, int | None]:
 
 
 def _waited_for(shown: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return the members that the rebalance waited for in the last view, if it had lasted long enough to know."""
+    """Return the members that the rebalance waited for in the last view, if it had lasted long enough to tell."""
     phase = (shown or {}).get("rebalance")
     if shown is None or not phase or shown["at_ms"] - phase["since_ms"] < LOOKED_AFTER_MS:
         return {"waited_for": [], "waited_for_total": 0}
@@ -151,7 +151,7 @@ def known_generations(connection: Connection, cluster: str) -> dict[str, int]:
 
 
 def load_before(connection: Connection, keys: Iterable[str]) -> Before:
-    """Load how groups were when they last were settled (as kept here, else as their row shows them) and since."""
+    """Load the last settled states of groups (as kept, else from their row) and their views if they rebalance."""
     settled, groups, views = tables.settled.c, tables.groups.c, tables.views.c
     found = Before({}, {})
     for portion in in_portions(keys):

@@ -1,4 +1,4 @@
-"""Durations as counters: one row per bucket, so that `/metrics` costs the same whatever happened before."""
+"""Durations as counters: one row per bucket, so that `/metrics` costs the same however many were observed."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -7,7 +7,7 @@ BUCKETS_MS = (50, 100, 250, 500, 750, 1_000, 1_500, 2_000, 2_500, 5_000, 10_000,
 
 
 def observe(name: str, durations_ms: Iterable[int]) -> Counter[str]:
-    """Counter increments for some durations; a negative one (clocks differ) counts as zero."""
+    """Return counter increments for some durations; a negative one (clocks differ) counts as zero."""
     counts: Counter[str] = Counter()
     for duration_ms in durations_ms:
         bounded = max(0, duration_ms)
@@ -18,7 +18,7 @@ def observe(name: str, durations_ms: Iterable[int]) -> Counter[str]:
 
 
 def buckets(name: str, counters: Mapping[str, int]) -> tuple[list[tuple[str, float]], float]:
-    """Prometheus' cumulated buckets in seconds, and the sum in seconds, from stored counters."""
+    """Return Prometheus's cumulative buckets in seconds, and the sum in seconds, from stored counters."""
     result: list[tuple[str, float]] = []
     total = 0
     for limit in (*map(str, BUCKETS_MS), "inf"):

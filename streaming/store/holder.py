@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def process_name() -> str:
-    """Name this process; different at every call."""
+    """Return a name for this process, a different one at every call."""
     return f"{machine()}/{os.getpid()}/{secrets.token_hex(8)}"
 
 

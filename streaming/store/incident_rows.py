@@ -1,4 +1,4 @@
-"""Transitions -> rows of incidents, transitions and outbox, and the counters they move."""
+"""Transitions -> rows of incidents, transitions and outbox, and the counters that they change."""
 
 import json
 from collections import Counter
@@ -18,7 +18,7 @@ _FIRST_WRITE_ONLY = frozenset({"incident_id", "detected_ms", "late"})
 
 
 def delay_ms(transition: Transition, now_ms: int) -> int:
-    """How long after it was decidable an incident is written: from its deadline, or from the deciding instant."""
+    """Return how late an incident is written: the time since its deadline, or since the instant of its decision."""
     deadline_ms = transition.incident.deadline_ms
     since_ms = transition.at_ms if deadline_ms is None else min(deadline_ms, transition.at_ms)
     return now_ms - since_ms
@@ -27,9 +27,10 @@ def delay_ms(transition: Transition, now_ms: int) -> int:
 def drop_reopened(
     connection: Connection, transitions: Sequence[PolicyTransition], changed: OpenIncidents
 ) -> list[PolicyTransition]:
-    """Leave out an incident that opens a second time, from the transitions and from what is open.
+    """Remove incidents that open a second time, both from the transitions and from the open incidents.
 
-    Its id is a hash of what opened it. So it is a violation that has ended, read again with a new checkpoint.
+    The id of an incident is a hash of what opened it. So this is a violation that has ended, read again with a new
+    checkpoint.
     """
     opened = {step.transition.incident.incident_id for step in transitions if step.transition.kind is Kind.OPENED}
     again = existing(connection, tables.incidents.c.incident_id, opened)
@@ -42,7 +43,7 @@ def drop_reopened(
 def write_transitions(
     connection: Connection, transitions: Sequence[PolicyTransition], *, now_ms: int, late_before_ms: int
 ) -> None:
-    """Write them in order: the newest state of each incident, every transition, and what is to be delivered."""
+    """Write transitions in order: the newest state of each incident, every transition, and the messages to deliver."""
     told = _told(connection, {step.transition.incident.incident_id for step in transitions})
     incidents: dict[str, dict[str, Any]] = {}
     steps: list[dict[str, Any]] = []
@@ -75,7 +76,7 @@ def write_transitions(
 
 
 def _told(connection: Connection, incident_ids: Iterable[str]) -> set[str]:
-    """Return the incidents of which a receiver was told."""
+    """Return the incidents that were sent to a receiver."""
     known = tables.incidents.c
     found: set[str] = set()
     for portion in in_portions(incident_ids):
@@ -97,7 +98,7 @@ def incident_counts(transitions: Iterable[PolicyTransition]) -> Counter[str]:
 
 
 def message_payload(row: Mapping[str, Any]) -> str:
-    """Put together, as JSON, what a receiver gets to see of an incident row; its `contract` is JSON already."""
+    """Return as JSON what a receiver gets to see of an incident row, whose `contract` already is JSON."""
     rest = {
         "opened_ms": row["opened_ms"],
         "closed_ms": row["closed_ms"],

@@ -1,7 +1,7 @@
-"""How far behind groups are: what the table `lags` holds, as objects of the contract and as sums.
+"""The lags of groups: the content of the table `lags`, as objects of the contract and as sums.
 
-A group's partitions are stored in columns, a value a partition in each (`coordinator_model.lag` makes them): sums need
-a few of the columns, and a list of numbers is read several times as fast as an object a partition.
+A group's partitions are stored in columns, with one value per partition in each (`coordinator_model.lag` makes them):
+sums need only a few of the columns, and a list of numbers is read several times as fast as one object per partition.
 """
 
 import json
@@ -21,11 +21,11 @@ from streaming.store.pages import by_weight
 
 UNKNOWN: Final = Status.UNKNOWN.value
 STATUSES: Final = tuple(status.value for status in Status if status is not Status.UNKNOWN)
-"""Burrow's, from well to worst."""
+"""Burrow's statuses, from the best to the worst."""
 _TO_LOOK_AT: Final = {name: place for place, name in enumerate(("ok", UNKNOWN, *STATUSES[1:]))}
 _PARTITIONS_AT_ONCE: Final = 20_000
-_GROUP_WEIGHT: Final = 10  # what a group weighs beside its partitions
-_ROWS_KEPT: Final = 5_000  # of a group with more partitions the worst are stored
+_GROUP_WEIGHT: Final = 10  # what a group weighs in addition to its partitions
+_ROWS_KEPT: Final = 5_000  # if a group has more partitions, only the worst are stored
 _KNOWN: Final = tables.lags.c
 _NAMES: Final = (_KNOWN.group_key, _KNOWN.partitions)
 _SHOWN: Final = _KNOWN.group_key == tables.groups.c.group_key  # a judgement without its group is not shown
@@ -34,7 +34,7 @@ Columns = Mapping[str, Any]
 
 
 class Lag(NamedTuple):
-    """How far behind a group is, as of `at_ms`; `lag`: of all partitions whose lag is known, None: of none."""
+    """A group's lag as of `at_ms`; `lag`: the sum over all partitions whose lag is known, None if there are none."""
 
     cluster: str
     group: str
@@ -47,17 +47,17 @@ class Lag(NamedTuple):
 
     @property
     def left_out(self) -> int:
-        """How many partitions the columns lack: of a group with thousands only the worst are kept."""
+        """How many partitions are missing in the columns: if a group has thousands, only the worst are kept."""
         return int(self.columns.get("left_out", 0))
 
     @property
     def topics_left_out(self) -> int:
-        """How many topics have no sums: of a group with thousands of them only the worst are kept."""
+        """How many topics have no sums: if a group has thousands, only the worst are kept."""
         return int(self.columns.get("sums_left_out", 0))
 
 
 class LagTotals(NamedTuple):
-    """The groups of one cluster whose worst known partition has one status; `newest_ms`: when the newest was judged."""
+    """The groups of one cluster and status (of the worst known partition); `newest_ms`: the newest judgement."""
 
     cluster: str
     status: str
@@ -68,7 +68,7 @@ class LagTotals(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lags:
-    """Groups that are read as they are taken, a portion at a time; `left_out`: how many are not among them."""
+    """Groups that are read during iteration, a portion at a time; `left_out`: how many are not among them."""
 
     left_out: int
     portions: Sequence[Sequence[str]]
@@ -87,23 +87,23 @@ class LagReader:
         self._engine = engine
 
     def of_group(self, cluster: str, group: str) -> Lag | None:
-        """Give the newest judgement of a group; None: it has none."""
+        """Return the newest judgement of a group, or None."""
         return next(map(_lag, self._read([group_key(cluster, group)]).values()), None)
 
     def totals(self) -> list[LagTotals]:
         """Sum up groups by cluster and status."""
         by = (_KNOWN.cluster, _KNOWN.status)
-        lag = func.sum(cast(_KNOWN.lag, Float))  # SQLite fails where a sum of integers is too large for it
+        lag = func.sum(cast(_KNOWN.lag, Float))  # SQLite fails if a sum of integers overflows
         sums = select(*by, func.count(), lag, func.max(_KNOWN.at_ms)).join(tables.groups, _SHOWN).group_by(*by)
         return [LagTotals._make(row) for row in self._rows(sums)]
 
     def worst_first(self, groups: int, partitions: int) -> Lags:
-        """Give so many groups in the order of groups everywhere, as far as they have so many partitions."""
+        """Return up to `groups` groups in the order of `order.worst_first`, with at most `partitions` in all."""
         some = worst_first(select(*_NAMES)).join(tables.lags, _SHOWN).limit(groups)
         return self._chosen(some, partitions)
 
     def by_name(self, cluster: str | None, partitions: int) -> Lags:
-        """Give all groups, or those of a cluster, as far as they have so many partitions."""
+        """Return all groups, or those of a cluster, by name, with at most `partitions` in all."""
         some = select(*_NAMES).join(tables.groups, _SHOWN).order_by(_KNOWN.cluster, _KNOWN.group_id, _KNOWN.group_key)
         return self._chosen(some if cluster is None else some.where(_KNOWN.cluster == clean(cluster, 255)), partitions)
 
@@ -125,13 +125,13 @@ class LagReader:
 
 
 def _lag(row: Row[Any]) -> Lag:
-    """Make a judgement of its row; one at a time, for what is made of a body is ten times as large."""
+    """Make a `Lag` of its row; one at a time, because a parsed body is ten times as large."""
     facts = (row.cluster, row.group_id, row.at_ms, row.lag, row.status, row.complete, row.partitions)
     return Lag(*facts, json.loads(row.body))
 
 
 def partitions_of(columns: Columns) -> Iterator[dict[str, Any]]:
-    """Give the partitions as the contract has them, with more fields."""
+    """Yield the partitions as in the contract, with more fields."""
     for topic, topic_id, first, end in topics_of(columns):
         for row in range(first, end):
             owner = columns["owner"][row]
@@ -162,17 +162,17 @@ _OF_OFFSETS: Final = (
 
 
 def worst_partitions_first(partitions: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Sort by status, then by lag; those of which nothing is known come before those that are well."""
+    """Sort by status, then by lag; unknown partitions come before those that are ok."""
     return sorted(partitions, key=lambda row: (-_TO_LOOK_AT.get(row["status"], 0), -(row["lag"] or 0)))
 
 
 def worst_topics_first(topics: Iterable[TopicSums]) -> list[TopicSums]:
-    """Sort likewise."""
+    """Sort topics by status, then by lag, like partitions."""
     return sorted(topics, key=lambda topic: (-_TO_LOOK_AT.get(topic.status, 0), -(topic.lag or 0)))
 
 
 def topic_lags(columns: Columns) -> list[TopicSums]:
-    """Give what each topic adds up to: of a group too large for all its rows as it was stored, the worst topics."""
+    """Return the sums of each topic; if a group is too large to store all rows, the stored sums of the worst topics."""
     if columns.get("left_out"):
         return [TopicSums(*of_topic) for of_topic in columns.get("sums", ())]
     return topic_sums(columns)

@@ -1,9 +1,10 @@
-"""Which `run` writes a cluster: one row a cluster, renewed by its holder, checked in the transaction of every batch.
+"""The lease of the `run` that writes a cluster: one row per cluster, renewed by its holder and checked in every batch.
 
-Two at once would close each other's incidents, for a group that the other reads is one that this one has not seen. So
-the second refuses, or stands by, until the first has not renewed for `LEASE_MS`: by the database's clock, never by that
-of one of the two machines; and, should that clock be set back, by how long the row was seen unchanged. A holder that
-was stopped and wakes up finds the row changed, in the very transaction it wants to write in, and writes nothing.
+Two of them would close each other's incidents, because each has not seen the groups that the other reads. So the second
+one refuses to start, or stands by, until the first has not renewed the lease for `LEASE_MS`. That is measured by the
+database's clock, never by the clock of either machine; in case that clock is set back, also by how long the row was
+seen unchanged. A holder that was paused and resumes finds the row changed, in the same transaction in which it wants to
+write, and writes nothing.
 """
 
 import os
@@ -26,14 +27,14 @@ LEASE_MS = 15_000
 RENEW_S = 3.0
 LOOK_S = 0.5
 WAIT_S = 5.0
-"""How long a statement that takes the lease waits for another transaction."""
+"""How long the statement that acquires the lease waits for another transaction."""
 
 _LEASES = tables.run_leases
 _KNOWN = _LEASES.c
 
 
 class Holder(NamedTuple):
-    """Who holds a cluster. Instants by the database's clock."""
+    """The holder of a cluster's lease. Instants by the database's clock."""
 
     holder: str
     host: str
@@ -55,12 +56,12 @@ class LeaseLostError(Exception):
 
 
 class Lease:
-    """This process' claim on a cluster; safe from any thread."""
+    """This process's lease on a cluster; thread-safe."""
 
     def __init__(self, engine: Engine, cluster: str, clock: Callable[[], float] = time.monotonic) -> None:
         self.cluster = clean(cluster, 255)
         self.lost: LeaseLostError | None = None
-        """Set once another one has taken over."""
+        """Set once another process has taken over."""
         self._me = process_name()
         self._engine = engine
         self._writer = writer_of(engine)
@@ -68,10 +69,9 @@ class Lease:
         self._log = structlog.get_logger("lease").bind(cluster=self.cluster)
 
     def acquire(self, stop: threading.Event, *, standby: bool = False) -> bool:
-        """Take the cluster, waiting for a holder that may have died; false if told to stop.
+        """Acquire the lease, waiting for a holder that may have died; return False if told to stop.
 
-        Raises `LeaseHeldError` once the holder is seen to be alive or keeps the row locked, unless this one is to
-        stand by.
+        Raises `LeaseHeldError` once the holder is seen to be alive or keeps the row locked, unless `standby`.
         """
         seen: Holder | None = None
         seen_s = self._clock()
@@ -111,13 +111,13 @@ class Lease:
         raise self.lost
 
     def renew(self) -> None:
-        """Renew in a transaction of its own; raises `LeaseLostError`."""
+        """Renew the lease in a separate transaction; raises `LeaseLostError`."""
         with self._writer.begin() as connection:
             self.check(connection)
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Renew every `RENEW_S` on a thread of its own, since batches may pause; let go at the end."""
+        """Renew the lease every `RENEW_S` in a separate thread, because batches may pause; release it at the end."""
         ended = threading.Event()
         keeper = threading.Thread(target=self._keep, args=(ended,), name="lease", daemon=True)
         keeper.start()
@@ -138,9 +138,9 @@ class Lease:
                 self._log.warning("the lease cannot be renewed", error=type(error).__name__)
 
     def _take(self, unchanged: Holder | None) -> Holder | None:
-        """Take the row if nobody has it, its holder is gone, its time is over or it is still `unchanged`.
+        """Take the row if there is none, its holder is gone, it has expired or it is still `unchanged`.
 
-        Returns who has it otherwise; raises `LeaseHeldError` where that one has locked it, in a transaction.
+        Otherwise returns the holder; raises `LeaseHeldError` if the holder has locked the row in a transaction.
         """
         with self._engine.connect() as connection:
             holder = _holder(connection, self.cluster)

@@ -1,4 +1,4 @@
-"""Whether a receiver is told of a step of an incident, and why. Pure; the tests are its truth tables.
+"""Whether receivers get a message about a step of an incident, and why. Pure functions; the tests are truth tables.
 
 The main rule: a receiver that was told that an incident opened is told that it closed, and no other receiver is,
 even if the configuration has changed in between.
@@ -13,15 +13,15 @@ from streaming.config import Mode
 
 
 class Reason(StrEnum):
-    """What `why_notify` answers."""
+    """The result of `why_notify`."""
 
     OPENED = "opened"
-    FIRST_TOLD = "first-told"  # it was only recorded until now
+    FIRST_TOLD = "first-told"  # until now it was only recorded
     ESCALATED = "escalated"
     CLOSED = "closed"
-    NO_NEWS = "no-news"  # better evidence for what is known
+    NO_NEWS = "no-news"  # better evidence for what was known
     RECORD_ONLY = "record-only"
-    NEVER_TOLD = "never-told"  # the end of an incident of which no receiver was told
+    NEVER_TOLD = "never-told"  # the end of an incident that no receiver was told about
 
     @property
     def tells(self) -> bool:
@@ -30,7 +30,7 @@ class Reason(StrEnum):
 
 
 def why_notify(kind: Kind, *, told: bool, mode: Mode) -> Reason:
-    """Judge a step of an incident of which somebody was `told` before, in a group whose mode is `mode` now."""
+    """Judge a step of an incident; `told`: a receiver has been told about it, `mode`: its group's mode now."""
     match kind:
         case Kind.UPDATED:
             return Reason.NO_NEWS
@@ -45,7 +45,7 @@ def why_notify(kind: Kind, *, told: bool, mode: Mode) -> Reason:
 
 
 class Waiting(NamedTuple):
-    """A message that a receiver has not been given yet; `attempts`: how often it was tried, so may have arrived."""
+    """A message that has not been delivered to a receiver; after `attempts` to send it, it may have arrived."""
 
     id: int
     transition: str
@@ -53,10 +53,10 @@ class Waiting(NamedTuple):
 
 
 def outdated(messages: Sequence[Waiting]) -> list[int]:
-    """Name the messages that need not be sent any more, of those of one incident that waited for too long, in order.
+    """Return the ids of messages that need not be sent, among those of one incident that waited too long, in order.
 
-    Only the newest still says how things are. If it says that all is over, and nothing of it was ever tried, then
-    nobody was told of the trouble and nobody needs to be told of its end.
+    Only the newest message is still true. If it says that the incident has closed, and no message about it was ever
+    tried, then nobody was told about the incident and nobody needs to be told about its end.
     """
     *older, newest = messages
     unheard = not any(message.attempts for message in messages)

@@ -1,6 +1,6 @@
 """The order of groups everywhere: open `page` incidents first, then open `warn`, then the least headroom.
 
-The page, the API, `watch` and the bounded metrics ask for it here, so that none of them leaves out a group that
+The page, the API, `watch` and the bounded metrics all use this order, so that none of them leaves out a group that
 somebody was paged for.
 """
 
@@ -17,14 +17,14 @@ _SEVERITY: Final = tables.incidents.c.severity
 
 
 def severity_rank() -> ColumnElement[int]:
-    """Give an incident's severity as a number, 0 the worst."""
+    """Return an incident's severity as a number; 0 is the worst."""
     return case({name: number for number, name in enumerate(WORST_FIRST)}, value=_SEVERITY, else_=len(WORST_FIRST))
 
 
 def worst_first(groups: Select[Any], *, counted: bool = False) -> Select[Any]:
-    """Order a statement over `tables.groups`; those of equal trouble by name, then key, so that pages do not overlap.
+    """Order a statement over `tables.groups`; equal groups by name, then key, so that pages do not overlap.
 
-    `counted`: the statement also gives how many `pages` and `warnings` of a group are open.
+    `counted`: the statement also selects how many `pages` and `warnings` of a group are open.
     """
     key = tables.incidents.c.group_key
     counts = (func.count().filter(_SEVERITY.in_((name,))).label(name) for name in ("page", "warn"))

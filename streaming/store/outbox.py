@@ -1,8 +1,8 @@
 """Messages to receivers: written in the same transaction as their incident, delivered at least once, in order.
 
-A message is pending until it is delivered, dead or dismissed. It is dismissed if it is outdated by the time that its
-receiver can be reached again. Only the oldest pending message of an incident is handed to a
-receiver, so that a closing can never overtake its opening.
+A message is pending until it is delivered, dead or dismissed. It is dismissed if it is outdated by the time its
+receiver can be reached again. Only the oldest pending message of an incident is sent to a receiver, so that a closing
+can never overtake its opening.
 """
 
 import json
@@ -21,9 +21,9 @@ from streaming.store.pages import Object, Page, in_portions_of
 _OUTBOX = tables.outbox
 _PENDING = _OUTBOX.c.delivered_ms.is_(None) & _OUTBOX.c.dead.is_(False) & _OUTBOX.c.dismissed_ms.is_(None)
 OUTDATED_MS = 300_000
-"""How long a message may wait before it is asked whether it still says how things are."""
+"""How long a message may wait before it is checked whether it is still true."""
 _IS_STALE = (func.min(_OUTBOX.c.created_ms) < database_ms() - OUTDATED_MS) & (func.count() > 1)
-"""Of the pending messages of one incident for one receiver: whether the older ones may be `outdated`."""
+"""Whether, of the pending messages of one incident for one receiver, older ones may be `outdated`."""
 _CHAINS_AT_ONCE = 1_000
 _ERROR_CHARACTERS = 500
 _DISMISS = update(_OUTBOX).where(_OUTBOX.c.id == bindparam("message")).values(dismissed_ms=database_ms())
@@ -31,7 +31,7 @@ _LETTERS_AT_ONCE = 100
 
 
 class Delivery(NamedTuple):
-    """One message for one receiver; `attempts` were made before."""
+    """One message for one receiver; `attempts`: how often it was tried before."""
 
     id: int
     incident_id: str
@@ -42,7 +42,7 @@ class Delivery(NamedTuple):
 
 
 class OutboxTotals(NamedTuple):
-    """What `/metrics` says about one receiver; `oldest_ms`: when its oldest pending message was written."""
+    """What `/metrics` shows about one receiver; `oldest_ms`: when its oldest pending message was written."""
 
     receiver: str
     pending: int
@@ -52,7 +52,7 @@ class OutboxTotals(NamedTuple):
 
 
 class Missed(NamedTuple):
-    """What opened and closed while one receiver could not be told: a summary for one cluster."""
+    """A summary, for one cluster, of the incidents that opened and closed while one receiver could not be reached."""
 
     cluster: str
     receiver: str
@@ -63,7 +63,7 @@ class Missed(NamedTuple):
     closed_ms: int
     """When the last of them closed."""
     dismissed_ms: int
-    """When it was found too late to send them."""
+    """When the first of them was dismissed."""
 
 
 class Outbox:
@@ -74,8 +74,8 @@ class Outbox:
         self._writer = writer_of(engine)
 
     def fan_out(self, receivers: Mapping[str, Sequence[str]]) -> int:
-        """Turn each new message into one for each receiver that wants its severity; returns how many there were."""
-        with self._engine.connect() as connection:  # look first: the write lock belongs to `run`
+        """Turn each new message into one for each receiver that wants its severity; return how many were new."""
+        with self._engine.connect() as connection:  # read first: `run` needs the write lock
             if connection.execute(select(_OUTBOX.c.id).where(_OUTBOX.c.receiver == "").limit(1)).first() is None:
                 return 0
         with self._writer.begin() as connection:
@@ -97,9 +97,9 @@ class Outbox:
         return len(new)
 
     def due(self, receiver: str, now_ms: int, limit: int = 100) -> list[Delivery]:
-        """Give what a receiver shall get now: the oldest pending message of each incident, oldest first.
+        """Return what to send to a receiver now: the oldest pending message of each incident, oldest first.
 
-        An incident for `dismiss_outdated` is left out: its messages came since that last looked.
+        Incidents that `dismiss_outdated` still has to check are left out.
         """
         first = (
             select(func.min(_OUTBOX.c.id))
@@ -113,7 +113,7 @@ class Outbox:
             return [Delivery._make(row) for row in connection.execute(chosen.order_by(_OUTBOX.c.id).limit(limit))]
 
     def dismiss_outdated(self, receiver: str) -> int:
-        """Dismiss what came too late for a receiver; returns how many messages."""
+        """Dismiss a receiver's outdated messages; return how many."""
         stale = (
             select(_OUTBOX.c.incident_id)
             .where(_PENDING, _OUTBOX.c.receiver == receiver)
@@ -125,7 +125,7 @@ class Outbox:
         waiting = select(*columns).where(_PENDING, _OUTBOX.c.receiver == receiver, _OUTBOX.c.incident_id.in_(stale))
         dismissed = 0
         while True:
-            with self._engine.connect() as connection:  # look first: the write lock belongs to `run`
+            with self._engine.connect() as connection:  # read first: `run` needs the write lock
                 rows = connection.execute(waiting.order_by(_OUTBOX.c.incident_id, _OUTBOX.c.id)).all()
             chains = groupby(rows, key=lambda row: row.incident_id)
             ids = [found for _, chain in chains for found in outdated([Waiting(*row[1:]) for row in chain])]
@@ -136,7 +136,7 @@ class Outbox:
             dismissed += len(ids)
 
     def missed(self, since_ms: int) -> list[Missed]:
-        """Sum up what closed unseen, as was found in the last `since_ms`; only where a page is among it."""
+        """Sum up the incidents dismissed unseen in the last `since_ms`; only sums that include a `page` incident."""
         known = tables.incidents.c
         is_page = known.severity == "page"
         over = (_OUTBOX.c.transition == Kind.CLOSED) & (_OUTBOX.c.dismissed_ms > database_ms() - since_ms)
@@ -159,7 +159,7 @@ class Outbox:
             return [Missed._make(row) for row in connection.execute(statement)]
 
     def attempt(self, ids: Sequence[int]) -> None:
-        """Count an attempt, before it is made: whatever comes of it, the receiver may have the message."""
+        """Count an attempt before it is made: whatever its outcome, the receiver may have got the message."""
         with self._writer.begin() as connection:
             connection.execute(update(_OUTBOX).where(_OUTBOX.c.id.in_(ids)).values(attempts=_OUTBOX.c.attempts + 1))
 
@@ -169,7 +169,7 @@ class Outbox:
             connection.execute(update(_OUTBOX).where(_OUTBOX.c.id.in_(ids)).values(delivered_ms=now_ms))
 
     def failed(self, ids: Sequence[int], error: str, next_attempt_ms: int | None) -> None:
-        """Note why an attempt failed; try again at `next_attempt_ms`, never if that is None."""
+        """Record why an attempt failed; try again at `next_attempt_ms`, or never if that is None."""
         values = {
             "last_error": clean(error, _ERROR_CHARACTERS),
             "dead": next_attempt_ms is None,
@@ -179,14 +179,14 @@ class Outbox:
             connection.execute(update(_OUTBOX).where(_OUTBOX.c.id.in_(ids)).values(values))
 
     def dead_letter_removed_receivers(self, receivers: Sequence[str]) -> int:
-        """Declare dead what was meant for receivers that are configured no more; returns how many."""
+        """Mark messages to receivers that are no longer configured as dead; return how many."""
         removed = _PENDING & _OUTBOX.c.receiver.not_in([*receivers, ""])
         values = {"dead": True, "last_error": "this receiver is not configured any more"}
         with self._writer.begin() as connection:
             return connection.execute(update(_OUTBOX).where(removed).values(values)).rowcount
 
     def dead_letters(self, limit: int = 100, offset: int = 0) -> Page[int]:
-        """Give the newest messages that were given up, newest first, each with what it would have said."""
+        """Return the messages that were given up, newest first, each with its content."""
         dead = _OUTBOX.c.dead.is_(True)
         statement = select(_OUTBOX.c.id).where(dead).order_by(_OUTBOX.c.id.desc()).limit(limit).offset(offset)
         with self._engine.connect() as connection:
@@ -209,7 +209,7 @@ class Outbox:
         }
 
     def totals(self) -> list[OutboxTotals]:
-        """Sum up by receiver; the receiver "" holds what `serve` has not taken yet."""
+        """Sum up messages by receiver; the receiver "" has those that `serve` has not fanned out yet."""
         by = _OUTBOX.c.receiver
         statement = select(
             by,

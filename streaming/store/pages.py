@@ -1,7 +1,7 @@
 """A page of objects that is read as it is sent, so that a long list is never in memory as a whole.
 
-First the keys are read, in order; then the objects, a portion at a time, each in a transaction of its own: whoever
-takes them slowly holds no connection. What is deleted in between is left out.
+First the keys are read, in order; then the objects, one portion and one transaction at a time, so that a slow client
+does not hold a connection. Objects that are deleted in between are left out.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Key]):
-    """Some of the objects asked for; `total`: how many there are in all, as far as they are counted."""
+    """Some of the requested objects; `total`: how many there are in all, as far as they are counted."""
 
     total: int
     portions: Sequence[Sequence[Key]]
@@ -30,17 +30,17 @@ class Page(Generic[Key]):
 
     @property
     def objects(self) -> list[Object]:
-        """Read all of them: for a page that is short."""
+        """All objects of the page, which should be short."""
         return list(self)
 
 
 def in_portions_of(keys: Sequence[Key], most: int) -> list[Sequence[Key]]:
-    """Cut keys into portions of at most so many."""
+    """Split keys into portions of at most `most`."""
     return [keys[first : first + most] for first in range(0, len(keys), most)]
 
 
 def by_weight(weighed: Iterable[tuple[Key, int]], most: int) -> list[Sequence[Key]]:
-    """Cut keys into portions whose weights add up to at most `most`, or hold a single heavier one."""
+    """Split keys into portions whose weights add up to at most `most`; a heavier key gets its own portion."""
     portions: list[list[Key]] = []
     weight = most
     for key, added in weighed:

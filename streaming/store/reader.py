@@ -1,4 +1,4 @@
-"""Questions to the database: for the API, for `/metrics`, and what is open when a writer begins."""
+"""Queries for the API and `/metrics`, and for the open incidents when a writer starts."""
 
 import json
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ COUNTED = 100_000
 BLIND_SHOWN = 1_000
 LEFT_BEHIND_MS = 3_600_000
 GROUPS_COMPARED = 2_000
-_MEMBERS_AT_ONCE = 2_000  # of the groups of a portion
-_GROUP_WEIGHT = 10  # what a group weighs beside its members
+_MEMBERS_AT_ONCE = 2_000  # members of the groups in a portion
+_GROUP_WEIGHT = 10  # what a group weighs in addition to its members
 _INCIDENTS_AT_ONCE = 100
 _REJECTED_AT_ONCE = 500
 _LAG = tables.lags.c.lag, tables.lags.c.status.label("lag_status")
@@ -35,7 +35,7 @@ _WEIGHED = select(tables.groups.c.group_key, tables.groups.c.members)
 
 
 class RunProgress(NamedTuple):
-    """How far the `run` of a cluster is, and when it gave its newest sign of life, by the database's clock."""
+    """How far the `run` of a cluster is, and when it gave its last sign of life, by the database's clock."""
 
     cluster: str
     checkpoint_id: str
@@ -43,7 +43,7 @@ class RunProgress(NamedTuple):
     alive_ms: int
     caught_up: bool
     silent_ms: int
-    """How long ago that was."""
+    """How long ago `alive_ms` was."""
 
 
 class StoredGroupState(NamedTuple):
@@ -60,7 +60,7 @@ class StoredGroupState(NamedTuple):
     lag: int | None
     lag_status: str | None
     pages: int
-    """How many of its open incidents are of severity `page`."""
+    """How many of its open incidents have severity `page`."""
     warnings: int
 
 
@@ -123,7 +123,7 @@ class ShardTotals(NamedTuple):
 
 
 class QualityResult(NamedTuple):
-    """What one expectation came to."""
+    """The result of one expectation."""
 
     cluster: str
     suite: str
@@ -134,7 +134,7 @@ class QualityResult(NamedTuple):
 
 
 def open_incidents(connection: Connection, cluster: str, own_rule: str | None = None) -> OpenIncidents:
-    """Load what is open in a cluster: `run`'s incidents, or those of the one rule that `serve` judges itself."""
+    """Load the open incidents of a cluster: those of `run`, or those of one rule that `serve` itself judges."""
     known = tables.incidents.c
     owned = known.rule.not_in(OWN_RULES) if own_rule is None else known.rule == own_rule
     rows = connection.execute(
@@ -159,16 +159,16 @@ class StoreReader:
         self._engine = engine
 
     def runs(self) -> list[RunProgress]:
-        """Tell the progress of every cluster's `run`, sorted by cluster."""
+        """Return the progress of every cluster's `run`, sorted by cluster."""
         known = tables.runs.c
         silent_ms = (database_ms() - known.alive_ms).label("silent_ms")
         columns = [silent_ms if name == "silent_ms" else known[name] for name in RunProgress._fields]
         return [RunProgress._make(row) for row in self._rows(select(*columns).order_by(known.cluster))]
 
     def judged_until_ms(self, cluster: str) -> int | None:
-        """Return the instant up to which all groups of a cluster were judged; None: none was yet.
+        """Return the instant up to which all groups of a cluster were judged, or None if none was judged yet.
 
-        It is the instant of the slowest shard. A shard that has no groups any more does not count.
+        It is the instant of the slowest shard. A shard that no longer has groups does not count.
         """
         known = tables.shards.c
         newest = select(func.max(known.at_ms)).where(known.cluster == cluster).scalar_subquery()
@@ -176,17 +176,17 @@ class StoreReader:
         return next(iter(self._rows(slowest)))[0] or None
 
     def clusters_of(self, group: str) -> list[str]:
-        """Name the clusters that know a group id."""
+        """Return the clusters that have a group with this id."""
         keys = self._keys(group)
         found = self._rows(select(tables.groups.c.group_key).where(tables.groups.c.group_key.in_(keys)))
         return sorted(keys[row.group_key] for row in found)
 
     def group(self, cluster: str, group: str) -> dict[str, Any] | None:
-        """Give the newest view of a group, as the contract has it, or None."""
+        """Return the newest view of a group, as in the contract, or None."""
         return self.group_of_key(group_key(cluster, group))
 
     def group_of_key(self, key: str) -> dict[str, Any] | None:
-        """Give the newest view of the group with a key, or None."""
+        """Return the newest view of the group with a key, or None."""
         return self._views([key]).get(key)
 
     def groups(
@@ -207,13 +207,13 @@ class StoreReader:
         return replace(page, read=self._with_open_incidents)
 
     def views(self, cluster: str | None) -> Page[str]:
-        """Give the views of all groups, or of all of a cluster, by name."""
+        """Return the views of all groups, or of all groups of a cluster, by name."""
         known = tables.groups.c
         some = _WEIGHED.where(_all_of(_equal(known.cluster, cluster)))
         return self._groups(some.order_by(known.cluster, known.group_id, known.group_key))
 
     def generations(self, cluster: str, group: str, limit: int = 20) -> list[dict[str, Any]]:
-        """Give the newest generations of a group, newest first."""
+        """Return the newest generations of a group, newest first."""
         known = tables.generations.c
         chosen = known.group_key == group_key(cluster, group)
         rows = self._rows(select(known.body).where(chosen).order_by(known.at_ms.desc(), known.id.desc()).limit(limit))
@@ -222,7 +222,7 @@ class StoreReader:
     def history(
         self, cluster: str, group: str, until_ms: int, limit: int, *, but: str = ""
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Give the newest generations and transitions up to an instant, newest first; none of the incident `but`."""
+        """Return the newest generations and transitions up to an instant, newest first, without the incident `but`."""
         known, steps, key = tables.generations.c, tables.transitions.c, group_key(cluster, group)
         settled = self._rows(
             select(known.body)
@@ -253,8 +253,8 @@ class StoreReader:
     ) -> Page[str]:
         """List incidents, newest opening first: the contract's object with the newest transition, and more fields.
 
-        `told`: only those that somebody was told of, or that were only recorded. `by_severity`: the worst first; it
-        sorts all that are chosen, so it is for those that are open.
+        `told`: True: only those sent to a receiver, False: only those that were just recorded. `by_severity`: the worst
+        first; this sorts all chosen incidents, so it is meant for open ones.
         """
         known = tables.incidents.c
         is_open = {"open": known.closed_ms.is_(None), "closed": known.closed_ms.is_not(None)}.get(state)
@@ -282,7 +282,7 @@ class StoreReader:
         return [_payload(row) for row in self._rows(select(tables.incidents).where(wanted))]
 
     def group_states(self, limit: int) -> list[StoredGroupState]:
-        """Give the groups that deserve a series of their own, the worst first."""
+        """Return the groups that get their own series, the worst first."""
         known = tables.groups.c
         columns = (known.cluster, known.group_id, known.type, known.state, known.generation, known.members)
         some = select(*columns, known.worst_headroom, known.worst_poll_headroom, *_LAG)
@@ -290,7 +290,7 @@ class StoreReader:
         return [StoredGroupState._make(row) for row in self._rows(ordered)]
 
     def newest_moves(self, limit: int) -> list[Moves]:
-        """Tell what the newest generations moved, one a group, of those among the newest `limit` generations."""
+        """Return how many partitions each group's newest generation moved, among the newest `limit` generations."""
         known, rows = tables.groups.c, tables.generations.c
         newest = select(rows.group_key, rows.body, rows.at_ms, rows.id).order_by(rows.at_ms.desc(), rows.id.desc())
         some = newest.limit(limit).subquery()
@@ -303,23 +303,23 @@ class StoreReader:
         return [Moves(cluster, group, partitions) for (cluster, group), partitions in moved.items()]
 
     def newest_groups(self, limit: int) -> Page[str]:
-        """Give the views of some groups: those seen last."""
+        """Return the views of the groups that were seen last."""
         return self._groups(_WEIGHED.order_by(tables.groups.c.at_ms.desc()).limit(limit))
 
     def quality(self) -> list[QualityResult]:
-        """Tell what the newest check of data quality came to."""
+        """Return the results of the newest check of data quality."""
         known = tables.quality.c
         columns = [known[name] for name in QualityResult._fields]
         return [QualityResult._make(row) for row in self._rows(select(*columns).order_by(*columns[:3]))]
 
     def groups_worst_off(self, limit: int, column: str = "worst_headroom") -> Page[str]:
-        """Give the views of the groups whose members have the least headroom of a kind."""
+        """Return the views of the groups whose members have the least headroom of a kind."""
         known = tables.groups.c
         chosen = _WEIGHED.where(known[column].is_not(None))
         return self._groups(chosen.order_by(known[column], known.group_key).limit(limit))
 
     def groups_in(self, states: Sequence[str], limit: int) -> Page[str]:
-        """Give the views of groups in one of some states, the worst first."""
+        """Return the views of groups in one of some states, the worst first."""
         return self._groups(worst_first(_WEIGHED.where(tables.groups.c.state.in_(states))).limit(limit))
 
     def group_totals(self) -> list[GroupTotals]:
@@ -351,11 +351,11 @@ class StoreReader:
         return [GroupIncidents._make(row) for row in self._rows(chosen.order_by(worst, oldest).limit(limit))]
 
     def brokers(self) -> list[BrokerProgress]:
-        """Tell the progress of every broker's telemetry."""
+        """Return the progress of every broker's telemetry."""
         return [BrokerProgress._make(row) for row in self._rows(select(tables.brokers))]
 
     def blind_windows(self, cluster: str | None = None, limit: int = BLIND_SHOWN) -> list[dict[str, Any]]:
-        """Return when lines of a broker are missing: the newest windows, by broker, oldest first."""
+        """Return the windows in which lines of a broker are missing: the newest ones, by broker, oldest first."""
         known = tables.blind_windows.c
         chosen = select(tables.blind_windows).order_by(known.from_ms.desc()).limit(limit)
         if cluster is not None:
@@ -363,27 +363,27 @@ class StoreReader:
         return blind_windows(dict(row._mapping) for row in self._rows(chosen))  # noqa: SLF001 - SQLAlchemy's public name for it
 
     def shards(self) -> list[ShardTotals]:
-        """Sum up the shards of every cluster; one that has heard no broker yet has no progress."""
+        """Sum up the shards of every cluster; a shard that no broker's lines have reached yet has no progress."""
         known = tables.shards.c
         slowest = func.min(known.at_ms).filter(known.at_ms > 0)
         rows = self._rows(select(known.cluster, slowest, func.sum(known.held)).group_by(known.cluster))
         return [ShardTotals._make(row) for row in rows]
 
     def counters(self) -> dict[str, dict[str, int]]:
-        """Give all counters, by cluster and name."""
+        """Return all counters, by cluster and name."""
         result: dict[str, dict[str, int]] = {}
         for row in self._rows(select(tables.counters)):
             result.setdefault(row.cluster, {})[row.name] = row.value
         return result
 
     def quarantine(self, limit: int = 100, offset: int = 0) -> Page[int]:
-        """Give the newest rejected rows, newest first; `head` as bytes, the first of the row."""
+        """Return the rejected rows, newest first; `head`: the first bytes of the row."""
         known = tables.quarantine.c.id
         ids = [row.id for row in self._rows(select(known).order_by(known.desc()).limit(limit).offset(offset))]
         return Page(self._count(tables.quarantine, _all_of()), in_portions_of(ids, _REJECTED_AT_ONCE), self._rejected)
 
     def groups_like(self, group: str, limit: int = GROUPS_COMPARED) -> list[str]:
-        """Name groups that a mistyped id may have meant: known ids that begin with the same character."""
+        """Return group ids that a mistyped id may have meant: known ids that begin with the same character."""
         known = tables.groups.c.group_id
         begins = known.startswith(clean(group[:1]), autoescape=True)
         return [row.group_id for row in self._rows(select(known).where(begins).distinct().order_by(known).limit(limit))]
@@ -397,7 +397,7 @@ class StoreReader:
         return {row.incident_id: _incident(row) for row in rows}
 
     def _groups(self, weighed: Any, total: int | None = None) -> Page[str]:
-        """Make a page of the groups that a statement over `_WEIGHED` names."""
+        """Make a page of the groups that a statement over `_WEIGHED` selects."""
         rows = self._rows(weighed)
         portions = by_weight(((row.group_key, _GROUP_WEIGHT + row.members) for row in rows), _MEMBERS_AT_ONCE)
         return Page(len(rows) if total is None else total, portions, self._views)
@@ -416,19 +416,19 @@ class StoreReader:
         return {key: view | {"open_incidents": opened[key]} for key, view in self._views(keys).items()}
 
     def _count(self, table: Table, chosen: ColumnElement[bool]) -> int:
-        """Count rows, up to `COUNTED`: nobody pages through more, and a database counts by looking at each."""
+        """Count rows, up to `COUNTED`: nobody pages through more, and a database counts by visiting each row."""
         some = select(literal(1)).select_from(table).where(chosen).limit(COUNTED).subquery()
         return int(self._rows(select(func.count()).select_from(some))[0][0])
 
     def _where(self, cluster: str | None, group: str | None) -> ColumnElement[bool] | None:
-        """Choose incidents by cluster, by group or, as one key, by both."""
+        """Select incidents by cluster, by group or, with one key, by both."""
         known = tables.incidents.c
         if group is None:
             return _equal(known.cluster, cluster)
         return known.group_key.in_([group_key(cluster, group)] if cluster else self._keys(group))
 
     def _keys(self, group: str) -> dict[str, str]:
-        """Give a group id's key in every cluster there is."""
+        """Return a group id's key in every cluster, and the cluster of each key."""
         return {group_key(run.cluster, group): run.cluster for run in self.runs()}
 
     def _rows(self, statement: Any) -> Sequence[Row[Any]]:
@@ -437,12 +437,12 @@ class StoreReader:
 
 
 def _equal(column: Column[str], value: str | None) -> ColumnElement[bool] | None:
-    """Compare with what somebody asks for, cleaned like what is stored: PostgreSQL refuses a NUL even in a question."""
+    """Compare with a requested value, cleaned like stored ones: PostgreSQL refuses a NUL even in a query."""
     return column == clean(value) if value else None
 
 
 def _all_of(*conditions: Any) -> ColumnElement[bool]:
-    """Join the conditions that were asked for."""
+    """Join the conditions that are given."""
     return and_(True, *(condition for condition in conditions if isinstance(condition, ColumnElement)))
 
 

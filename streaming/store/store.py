@@ -40,23 +40,23 @@ class Store:
         self.outbox = Outbox(engine)
         self.engine = engine
         self.errors = 0
-        """How often the database could not do what it was asked."""
+        """How many database errors there were."""
         event.listen(engine, "handle_error", self._count_error)
         self._writer = writer_of(engine)
-        self._open: dict[str, OpenIncidents] = {}  # what is open, by cluster; changed only after a commit
-        self._settled: dict[str, dict[str, int]] = {}  # newest settled generation of each group, by cluster; likewise
+        self._open: dict[str, OpenIncidents] = {}  # open incidents by cluster; changed only after a commit
+        self._settled: dict[str, dict[str, int]] = {}  # newest settled generation of each group, by cluster; same
 
     def _count_error(self, context: ExceptionContext) -> None:
-        if not isinstance(context.sqlalchemy_exception, IntegrityError):  # that one is an answer
+        if not isinstance(context.sqlalchemy_exception, IntegrityError):  # that one is not a failure
             self.errors += 1
 
     @classmethod
     def open(cls, url: str) -> Self:
-        """Connect and create what is missing; raises `StoreError`."""
+        """Connect and create missing tables; raises `StoreError`."""
         return cls(open_engine(url))
 
     def close(self) -> None:
-        """Give all connections back."""
+        """Close all connections."""
         self.engine.dispose()
 
     def apply_batch(  # noqa: PLR0913 - each is a fact about the batch that only the job knows
@@ -72,11 +72,11 @@ class Store:
         lease: Lease | None = None,
         now_ms: int | None = None,
     ) -> BatchResult:
-        """Apply a batch in one transaction; one that was applied before changes nothing.
+        """Apply a batch in one transaction; a batch that was applied before changes nothing.
 
-        `late_before_ms`: incidents decided before this instant are marked late, for nobody watched then.
-        `batch_ms`: how long the previous batch took from end to end, for `/metrics`. `lease`: this process' claim on
-        the cluster; raises `LeaseLostError` where another has it by now. `now_ms`: the wall clock, if not the
+        `late_before_ms`: incidents decided before this instant are marked late, because nobody watched then.
+        `batch_ms`: how long the previous batch took from end to end, for `/metrics`. `lease`: this process's lease on
+        the cluster; raises `LeaseLostError` if another process has it now. `now_ms`: the wall clock, if not the
         database's. Any error leaves the database as it was.
         """
         said, cluster = batch.ordered(outputs), settings.cluster
@@ -105,13 +105,13 @@ class Store:
                 counts += observe("batch", [] if batch_ms is None else [batch_ms]) + history.counts
                 batch.write_counters(connection, {clean(cluster, 255): counts})
         except BaseException:
-            self._forget(cluster)  # whether the commit happened is not known: read it again
+            self._forget(cluster)  # it is not known whether the commit happened: read the state again
             raise
         self._remember(cluster, changed, history.known)
         return BatchResult(True, tuple(step.transition for step in transitions), tuple(delays_ms))
 
     def apply_own(self, report: GroupReport, rule: str, settings: Settings) -> tuple[PolicyTransition, ...]:
-        """Judge a report of `serve` itself (`monitor-stalled`) against its own open incidents, like any other."""
+        """Judge a report of `serve` itself (such as `monitor-stalled`) against the open incidents of its rule."""
         key = (report.cluster, report.group)
         with self._writer.begin() as connection:
             opened = open_incidents(connection, report.cluster, own_rule=rule)
@@ -129,7 +129,7 @@ class Store:
             upsert(connection, tables.quality, rows, changing=("success", "checked_ms", "unexpected", "sample"))
 
     def prune(self, before_ms: int) -> None:
-        """Forget what was over before an instant: a few thousand rows a transaction, for `run` writes meanwhile."""
+        """Delete what ended before an instant: a few thousand rows per transaction, because `run` writes meanwhile."""
         incidents, generations, outbox = tables.incidents.c, tables.generations.c, tables.outbox.c
         settled = outbox.delivered_ms.is_not(None) | outbox.dead.is_(True) | outbox.dismissed_ms.is_not(None)
         for key, over in (
@@ -161,7 +161,7 @@ class Store:
         return self._settled[cluster]
 
     def _remember(self, cluster: str, changed: OpenIncidents, generations_known: Mapping[str, int | None]) -> None:
-        """Note what a batch that is committed has changed."""
+        """Remember what a committed batch has changed."""
         opened = self._open[cluster]
         opened.update(changed)
         self._open[cluster] = {key: incidents for key, incidents in opened.items() if incidents}
@@ -178,7 +178,7 @@ class Store:
 
 
 def _claim(connection: Connection, checkpoint_id: str, batch_id: int, applied_ms: int) -> bool:
-    """Take a batch of a checkpoint; false if it, or a later one, was taken before."""
+    """Record a batch of a checkpoint as applied; return False if it, or a later one, was applied before."""
     known = tables.applied_batches.c
     newest = connection.execute(
         select(known.batch_id).where(known.checkpoint_id == checkpoint_id).with_for_update()
@@ -193,7 +193,7 @@ def _claim(connection: Connection, checkpoint_id: str, batch_id: int, applied_ms
 def _alive(
     connection: Connection, cluster: str, checkpoint_id: str, batch_id: int, alive_ms: int, caught_up: bool
 ) -> bool:
-    """Write a cluster's progress; true if this batch is the one that caught up."""
+    """Write a cluster's progress; return True if this is the batch with which the checkpoint caught up."""
     known = tables.runs.c
     before = connection.execute(select(known.caught_up, known.checkpoint_id).where(known.cluster == cluster)).first()
     row = {
@@ -210,7 +210,7 @@ def _alive(
 def _write_history(
     connection: Connection, reports: Iterable[GroupReport], settled: Mapping[str, int], *, is_first_reading: bool
 ) -> generations.Changes:
-    """Write which generations have settled; nothing of a cluster's log that is read for the first time."""
+    """Write which generations have settled; nothing if a cluster's log is read for the first time."""
     load_before = partial(generations.load_before, connection)
     history = generations.changes([] if is_first_reading else reports, settled, load_before)
     generations.write_changes(connection, history)
@@ -226,7 +226,7 @@ def _write_incidents(
     now_ms: int,
     late_before_ms: int,
 ) -> tuple[list[PolicyTransition], OpenIncidents]:
-    """Judge reports and write what that opens and closes; returns it, and the changed entries of `opened`."""
+    """Judge reports and write the transitions; return these, and the changed entries of `opened`."""
     judged, changed = batch.judge(reports, opened, settings)
     transitions = incident_rows.drop_reopened(connection, judged, changed)
     incident_rows.write_transitions(connection, transitions, now_ms=now_ms, late_before_ms=late_before_ms)
@@ -240,7 +240,7 @@ def _vanished(
     opened: OpenIncidents,
     at_ms: int,
 ) -> list[GroupReport]:
-    """Drop groups that a fresh checkpoint, now caught up, has not seen; report them deleted, so incidents close.
+    """Delete groups that a fresh checkpoint, now caught up, has not seen; report them deleted, so incidents close.
 
     Their tombstones may have been compacted away while nobody read them.
     """
@@ -259,14 +259,14 @@ def _vanished(
 
 
 def _held(report: GroupReport, checkpoint_id: str) -> GroupReport:
-    """Name who holds a broker's incident open: an operator key means nothing to another checkpoint."""
+    """Qualify the holder of a broker's incident: an operator key has a meaning only within its checkpoint."""
     return report if report.group else replace(report, holder=f"{checkpoint_id}/{report.holder}")
 
 
 def _released(cluster: str, checkpoint_id: str, opened: OpenIncidents, at_ms: int) -> list[GroupReport]:
-    """Let go, for the keys of other checkpoints, of the brokers' incidents that they held: they never will.
+    """Release brokers' incidents for the keys of other checkpoints, which will never release them.
 
-    What this checkpoint, now caught up, has found again is held by its own keys and stays open.
+    Incidents that this checkpoint, now caught up, has found again are held by its own keys and stay open.
     """
     held = {holder for incident in opened.get((cluster, ""), {}).values() for holder in incident.holders}
     return [

@@ -1,8 +1,8 @@
 """Every table. Instants are epoch milliseconds; JSON is text, written with ASCII escapes.
 
-A group id may be 32 kB long and hold any character (Kafka checks neither), PostgreSQL indexes no value beyond
-2.7 kB and stores no NUL: so rows are found by `group_key`, a hash of cluster and group id, while `group_id` is a
-cleaned copy for people and the JSON beside it has the true text.
+A group id may be 32 kB long and contain any character (Kafka checks neither). PostgreSQL cannot index values beyond
+2.7 kB or store a NUL. So rows are found by `group_key`, a hash of cluster and group id; `group_id` is a cleaned copy
+for people, and the JSON beside it has the exact text.
 """
 
 from sqlalchemy import (
@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 metadata = MetaData()
-_Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite counts up only an INTEGER PRIMARY KEY
+_Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite increments only an INTEGER PRIMARY KEY
 
 # The newest batch of a checkpoint: Spark replays a batch after a crash, its numbers only grow.
 applied_batches = Table(
@@ -33,7 +33,7 @@ applied_batches = Table(
     Column("applied_ms", BigInteger, nullable=False),
 )
 
-# One row a cluster: is its `run` alive, and has it caught up?
+# One row per cluster: whether its `run` is alive, and whether it has caught up.
 runs = Table(
     "runs",
     metadata,
@@ -57,14 +57,14 @@ groups = Table(
     Column("members_violated", Integer, nullable=False),
     Column("members_unknown", Integer, nullable=False),
     Column("worst_headroom", Float),  # the least heartbeat headroom of its members, 1 = just heard
-    Column("worst_poll_headroom", Float),  # likewise of max.poll.interval.ms, of those whose clients tell
+    Column("worst_poll_headroom", Float),  # the same for max.poll.interval.ms, if clients report it
     Column("at_ms", BigInteger, nullable=False),
-    Column("checkpoint_id", String(200), nullable=False),  # whoever wrote it last: see `store.vanished`
-    Column("heartbeats", Text),  # JSON: the members' last ones as of at_ms, in the view's order; NULL: as in the view
+    Column("checkpoint_id", String(200), nullable=False),  # of the last write: see `store._vanished`
+    Column("heartbeats", Text),  # JSON: the last heartbeats of the members, in the view's order; NULL: as in the view
 )
 
-# What a group's row is about, whole. Of its own, for it is twenty times as long as the row and stays the same while
-# only heartbeats come: SQLite writes all pages of a row anew.
+# The complete view of a group. It has its own table, because it is twenty times as long as the group's row and stays
+# the same while only heartbeats come: SQLite rewrites all pages of a row.
 views = Table(
     "views",
     metadata,
@@ -72,24 +72,24 @@ views = Table(
     Column("view", Text, nullable=False),
 )
 
-# How far behind a group is, as it was judged last. No foreign key: a judgement may come before the group's first view.
-# It is shown only together with its group.
+# The lag of a group, as last judged. No foreign key: a judgement may come before the group's first view. It is shown
+# only together with its group.
 lags = Table(
     "lags",
     metadata,
     Column("group_key", String(64), primary_key=True),
     Column("cluster", String(255), nullable=False, index=True),
     Column("group_id", Text, nullable=False),
-    Column("at_ms", BigInteger, nullable=False),  # when the end offsets were asked
-    Column("lag", BigInteger),  # of all partitions whose lag is known; NULL: of none
-    Column("status", String(16), nullable=False),  # the worst that is known of its partitions
+    Column("at_ms", BigInteger, nullable=False),  # when the end offsets were requested
+    Column("lag", BigInteger),  # the sum of all partitions whose lag is known; NULL: none
+    Column("status", String(16), nullable=False),  # the worst known status of its partitions
     Column("complete", Boolean, nullable=False),  # the lag of every partition with a commit is known
     Column("partitions", Integer, nullable=False),
     Column("checkpoint_id", String(200), nullable=False),
-    Column("body", Text, nullable=False),  # JSON: a row a partition, in columns, see `store.lags`
+    Column("body", Text, nullable=False),  # JSON: one row per partition, in columns, see `store.lags`
 )
 
-# Who was in a group when it last was Stable or Empty: what its next generation is compared with.
+# The members of a group when it was last Stable or Empty; its next generation is compared with them.
 settled = Table(
     "settled",
     metadata,
@@ -125,12 +125,12 @@ incidents = Table(
     Column("reason", String(64)),
     Column("detected_ms", BigInteger, nullable=False),  # wall clock of the transaction that opened it
     Column("late", Boolean, nullable=False),  # happened while nobody watched: before this `run` started
-    Column("notify", Boolean, nullable=False),  # somebody was told of it
+    Column("notify", Boolean, nullable=False),  # a receiver was told about it
     Column("labels", Text, nullable=False),
     Column("runbook_url", Text),
     Column("body", Text, nullable=False),  # `Incident.as_dict`
     Column("contract", Text, nullable=False),  # as `replay` prints it
-    Column("transition", String(16), nullable=False),  # the newest one that people were told
+    Column("transition", String(16), nullable=False),  # the newest one, except updates
     Index("incidents_of_group", "group_key", "opened_ms"),
     Index("incidents_by_cluster", "cluster", "opened_ms"),
     Index("incidents_by_rule", "rule", "opened_ms"),
@@ -142,7 +142,7 @@ transitions = Table(
     metadata,
     Column("id", _Id, primary_key=True),
     Column("incident_id", ForeignKey("incidents.incident_id", ondelete="CASCADE"), nullable=False, index=True),
-    Column("group_key", String(64)),  # the incident's: what a group's history is found by
+    Column("group_key", String(64)),  # the incident's; to find a group's history
     Column("transition", String(16), nullable=False),
     Column("at_ms", BigInteger, nullable=False),
     Column("written_ms", BigInteger, nullable=False),
@@ -150,8 +150,8 @@ transitions = Table(
     Index("transitions_of_group", "group_key", "at_ms"),
 )
 
-# What still has to be said. `run` writes one row a transition (receiver empty); `serve` alone knows the receivers
-# and replaces it by one row for each.
+# Messages to deliver. `run` writes one row per transition (with an empty receiver); only `serve` knows the receivers,
+# and replaces the row by one for each of them.
 outbox = Table(
     "outbox",
     metadata,
@@ -167,11 +167,11 @@ outbox = Table(
     Column("delivered_ms", BigInteger),
     Column("dead", Boolean, nullable=False),
     Column("last_error", Text),
-    Column("dismissed_ms", BigInteger, index=True),  # not sent, for it came too late: see `notify_reason.outdated`
+    Column("dismissed_ms", BigInteger, index=True),  # not sent, because too late: see `notify_reason.outdated`
     Index("outbox_pending", "receiver", "delivered_ms", "dead", "incident_id"),
 )
 
-# Which `serve` delivers, where several share the database: see `serve.leader`.
+# Which `serve` delivers messages if several share the database: see `serve.leader`.
 leases = Table(
     "leases",
     metadata,
@@ -226,7 +226,7 @@ brokers = Table(
     Column("delay_ms", BigInteger),
 )
 
-# When lines of a broker are missing, so that nobody can say why its members went: see
+# When lines of a broker are missing, so that it is not known why its members left: see
 # `coordinator_model.brokers.blindness`.
 blind_windows = Table(
     "blind_windows",
@@ -234,7 +234,7 @@ blind_windows = Table(
     Column("cluster", String(255), primary_key=True),
     Column("broker", String(255), primary_key=True),
     Column("from_ms", BigInteger, primary_key=True),
-    Column("until_ms", BigInteger),  # None: they still are
+    Column("until_ms", BigInteger),  # NULL: they still are
     Column("why", String(32), nullable=False),
 )
 
@@ -246,7 +246,7 @@ counters = Table(
     Column("value", BigInteger, nullable=False),
 )
 
-# What the newest check of data quality said, one row an expectation: see `streaming.quality`.
+# The results of the newest check of data quality, one row per expectation: see `streaming.quality`.
 quality = Table(
     "quality",
     metadata,
@@ -255,6 +255,6 @@ quality = Table(
     Column("expectation", String(200), primary_key=True),
     Column("success", Boolean, nullable=False),
     Column("checked_ms", BigInteger, nullable=False),
-    Column("unexpected", Integer, nullable=False),  # how many values of the sample
+    Column("unexpected", Integer, nullable=False),  # how many values in the sample
     Column("sample", Text, nullable=False),  # JSON: some of them
 )

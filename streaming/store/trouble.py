@@ -1,19 +1,19 @@
-"""What a database error means and what helps: one line, without SQL and its values."""
+"""What a database error means and what to do, in one line, without the SQL and its values."""
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 FULL = "its disk is full: free space there"
 READ_ONLY = "it refuses writes: make it writable again"
-DAMAGED = "it is damaged: restore a backup, or move it away and start anew without its history"
-AWAY = "it does not answer: start it, or mend [store] url"
+DAMAGED = "it is damaged: restore a backup, or move it away and start again without its history"
+AWAY = "it does not answer: start it, or correct [store] url"
 BUSY = "another process keeps it locked: end that process, or move to PostgreSQL"
 REFUSED = "it refuses the login: see [store] url and password_file"
 RIGHTLESS = "its user lacks a right: grant it"
-CROWDED = "it takes no more connections: raise max_connections, or end who holds them"
+CROWDED = "it takes no more connections: raise max_connections, or end the processes that hold them"
 
 _BY_CODE = {
-    # sqlite3.Error.sqlite_errorname begins so
+    # prefixes of sqlite3.Error.sqlite_errorname
     "SQLITE_FULL": FULL,
     "SQLITE_READONLY": READ_ONLY,
     "SQLITE_CANTOPEN": AWAY,
@@ -22,7 +22,7 @@ _BY_CODE = {
     "SQLITE_NOTADB": DAMAGED,
     "SQLITE_BUSY": BUSY,
     "SQLITE_LOCKED": BUSY,
-    # psycopg.Error.sqlstate begins so (PostgreSQL, appendix A)
+    # prefixes of psycopg.Error.sqlstate (PostgreSQL, appendix A)
     "53100": FULL,
     "53300": CROWDED,
     "42501": RIGHTLESS,
@@ -37,9 +37,9 @@ _BY_CODE = {
 
 
 def trouble(error: SQLAlchemyError) -> tuple[str, str | None]:
-    """Return the first line of the database's message and what helps; None: the database is not at fault.
+    """Return the first line of the database's message and advice, or None if the database is not at fault.
 
-    An error without a code is one of the connection.
+    An error without a code is a connection error.
     """
     original = error.orig if isinstance(error, DBAPIError) else None
     if original is None:

@@ -1,1 +1,1 @@
-"""How far groups are behind: what is kept of commits, end offsets and owners, in the driver (decision 0018)."""
+"""The lag of groups: the commits, end offsets and owners that the driver keeps (decision 0018)."""

@@ -1,4 +1,4 @@
-"""What lines of brokers tell of time: how far their clocks are from ours, and whether a broker is heard."""
+"""What brokers' lines show about time: how far their clocks differ from ours, and which brokers are silent."""
 
 import time
 from collections import deque
@@ -8,12 +8,12 @@ from typing import Any, Final
 from coordinator_model.brokers.leadership import STALE_MS
 
 USUAL_DELAY_MS: Final = 3_000
-"""A line is so old when its batch is applied: of a clock that tells nothing."""
+"""A line is usually this old when its batch is applied; such an age does not prove that a clock is behind."""
 SAMPLES: Final = 64
 
 
 class BrokerClocks:
-    """Fed with the outputs of batches, in their order."""
+    """The brokers' clocks, as shown by the outputs of batches in their order."""
 
     def __init__(self, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self._now_ms = now_ms
@@ -22,17 +22,17 @@ class BrokerClocks:
         self._behind_ms: deque[int] = deque(maxlen=SAMPLES)
 
     def take(self, output: Mapping[str, Any]) -> None:
-        """Take `progress`: how far brokers were read."""
+        """Apply a `progress` output, which tells how far brokers were read."""
         for broker, seen in output["brokers"].items():
             heard_ms = self._heard_ms[broker] = max(self._heard_ms.get(broker, 0), seen["progress_ms"])
             self._newest_ms = max(self._newest_ms, heard_ms)
 
     def saw_record(self, at_ms: int) -> None:
-        """Take the instant of a record: a broker's clock wrote it."""
+        """Apply the instant of a record, which comes from a broker's clock."""
         self._newest_ms = max(self._newest_ms, at_ms)
 
     def end_batch(self) -> None:
-        """Note how far the newest instant is from now."""
+        """Record how far the newest instant is from now."""
         if self._newest_ms:
             self._behind_ms.append(self._now_ms() - self._newest_ms)
             self._newest_ms = 0
@@ -40,12 +40,13 @@ class BrokerClocks:
     def behind_ms(self) -> int:
         """Return how far the brokers' clocks are behind this machine's; negative: ahead of it.
 
-        A line is a little old when it is read, so a little proves nothing; nor does very much, for then lines are late.
+        A small difference counts as 0, because a line is a little old when it is read. So does a very large one,
+        because then lines are late.
         """
         least_ms = min(list(self._behind_ms), default=0)
         return 0 if 0 <= least_ms <= USUAL_DELAY_MS or abs(least_ms) > STALE_MS else least_ms
 
     def is_silent(self, broker: str, at_ms: int) -> bool:
-        """Tell whether a broker that once was heard has not been for too long."""
+        """Tell whether a broker that has written lines has not done so for too long."""
         heard_ms = self._heard_ms.get(broker)
         return heard_ms is not None and at_ms - heard_ms > STALE_MS

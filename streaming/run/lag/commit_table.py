@@ -1,8 +1,8 @@
-"""The newest commits of every partition, a column a fact and a row ("slot") a partition of a group.
+"""The newest commits of every partition: one column per fact, and one row ("slot") per partition of a group.
 
-240,000 partitions are some megabytes of numbers here, and would be millions of Python objects. A batch's commits are
-taken in by operations on whole columns; only a partition that was never met before is read by itself. A slot is in use
-as long as there is a commit or an owner.
+240,000 partitions take a few megabytes of numbers here; they would be millions of Python objects. A batch's commits are
+applied by operations on whole columns; only a new partition is handled by itself. A slot is in use as long as it has a
+commit or an owner.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,7 +21,7 @@ Int64s = np.ndarray[Any, np.dtype[np.int64]]
 Int32s = np.ndarray[Any, np.dtype[np.int32]]
 Int8s = np.ndarray[Any, np.dtype[np.int8]]
 EndsOf = Callable[[Int32s, Int32s, Int64s], Int64s]
-"""End offsets of partitions as known at instants, by the numbers of their topics and their own; else `NO_OFFSET`."""
+"""From topic numbers, partition numbers and instants to end offsets known at those instants, else `NO_OFFSET`."""
 
 NOBODY = -1
 SHARED = -2
@@ -39,13 +39,13 @@ COLUMNS: dict[str, tuple[type[np.signedinteger[Any]], int]] = {
     "head": (np.int8, 0),
     "filled": (np.int8, 0),
 }
-"""By name: type, and what a free slot holds."""
+"""By name: the type, and the value in a free slot."""
 WINDOWS = ("offsets", "at_ms", "ends")
 _KEPT = tuple(name for name in COLUMNS if name not in ("group", "topic", "partition"))  # these are in the key
 
 
 class Windows(NamedTuple):
-    """The commits of some slots, a row each, oldest first: only the last `filled` of a row are commits."""
+    """The commits of some slots, one row each, oldest first; only the last `filled` entries of a row are commits."""
 
     offsets: Int64s
     at_ms: Int64s
@@ -54,7 +54,7 @@ class Windows(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Rows of blocks; `numbers` are their places among all rows of the batch, `topic_ids` numbers too."""
+    """Rows of blocks; `numbers` are their positions among all rows of the batch, `topic_ids` the numbers of the ids."""
 
     slots: Int64s
     numbers: Int64s
@@ -70,7 +70,7 @@ class _Rows(NamedTuple):
 
 
 class CommitTable:
-    """`groups` and `topics` number the names in use."""
+    """The columns and slots; `groups` and `topics` give numbers to the names in use."""
 
     group: Int32s
     topic: Int32s
@@ -89,17 +89,17 @@ class CommitTable:
     def __init__(self) -> None:
         self.groups, self.topics = Names(), Names()
         self.topic_ids: list[bytes] = [b""]
-        """By number; 0: the commit named none."""
+        """By number; 0: the commit has no topic id."""
         self._id_numbers = {b"": 0}
         self.metadata: dict[int, str] = {}
         self.commits: dict[str, int] = {}
-        """How many commits were counted of each group."""
+        """The number of commits of each group so far."""
         self._slots: dict[bytes, int] = {}
         self._keys: list[bytes] = []
         self._free: list[int] = []
         self._of_group: dict[int, list[int]] = {}
         self._stale: set[int] = set()
-        """Groups of which slots were freed since their list was made."""
+        """The numbers of groups whose list in `_of_group` still contains freed slots."""
         for name, (kind, nothing) in COLUMNS.items():
             setattr(self, name, np.full(FIRST_CAPACITY, nothing, kind))
         for name in WINDOWS:
@@ -111,10 +111,10 @@ class CommitTable:
     # ------------------------------------------------------------------ commits
 
     def apply(self, blocks: Sequence[CommitBlock], ends_of: EndsOf, read_ms: int = FAR_MS) -> set[str]:
-        """Take in a batch's commits, their blocks in any order; returns the groups of which something is new.
+        """Apply a batch's commits, their blocks in any order; return the groups that have new ones.
 
-        Of a partition the newest record offset wins: a row that is not newer than what is known changes nothing.
-        ``read_ms``: when they were read; a later one counts as of then.
+        For each partition the newest record offset wins: a row that is not newer than what is known changes nothing.
+        ``read_ms``: when they were read; a commit with a later timestamp counts as of then.
         """
         rows = self._new_rows(blocks)
         rows = rows._replace(record_ms=np.where(rows.record_ms > read_ms + AHEAD_MS, read_ms, rows.record_ms))
@@ -136,7 +136,7 @@ class CommitTable:
         return set(groups)
 
     def _new_rows(self, blocks: Sequence[CommitBlock]) -> _Rows:
-        """Return the rows that tell something new, by slot, then by record offset."""
+        """Return the rows that are newer than what is known, by slot, then by record offset."""
         ids = list(chain.from_iterable(block.topic_ids for block in blocks))
         rows = _joined(blocks, [self._number_of(topic_id) for topic_id in ids] if any(ids) else [0] * len(ids))
         keys = list(chain.from_iterable(block.keys for block in blocks))
@@ -145,7 +145,7 @@ class CommitTable:
         return slots.take(new[np.lexsort((rows.record_offsets[new], slots.slots[new]))])
 
     def _slots_of(self, keys: Sequence[bytes], is_commit: np.ndarray[Any, np.dtype[np.bool_]]) -> Int64s:
-        """Return the slot of each key, made where there is none yet; a tombstone alone makes none (-1)."""
+        """Return the slot of each key, creating it if there is none yet; a tombstone alone creates none (-1)."""
         found = self._found(keys)
         unknown = found < 0
         new = dict.fromkeys(keys[index] for index in np.flatnonzero(unknown & is_commit).tolist())
@@ -163,9 +163,9 @@ class CommitTable:
         return number
 
     def _append(self, rows: _Rows, ends_of: EndsOf) -> None:
-        """Take in one row a slot, as `coordinator_model.lag.window.extended` does with one commit.
+        """Apply at most one row per slot, as `coordinator_model.lag.window.extended` does with one commit.
 
-        The window begins anew where the topic is another one of the same name.
+        The window starts again if the topic id shows that the topic was recreated under the same name.
         """
         slots, head, known_id = rows.slots, self.head[rows.slots], self.topic_id[rows.slots]
         is_another = (known_id > 0) & (rows.topic_ids > 0) & (known_id != rows.topic_ids)
@@ -187,7 +187,7 @@ class CommitTable:
         self.topic_id[slots] = np.where(is_commit, topic_ids, 0)
 
     def _note_metadata(self, blocks: Sequence[CommitBlock], newest: _Rows) -> None:
-        """Keep the metadata of the newest commits; most have none."""
+        """Store the metadata of the newest commits; most have none."""
         starts = np.cumsum([0, *(len(block.keys) for block in blocks)]).tolist()
         texts = {
             start + row: text
@@ -204,7 +204,7 @@ class CommitTable:
     # ------------------------------------------------------------------ slots
 
     def slots_for(self, group: str, topic: str, partitions: Iterable[int]) -> list[int]:
-        """Return the slots of partitions of a topic, made if need be."""
+        """Return the slots of partitions of a topic, creating them if needed."""
         head = key_of(group, topic, 0)[:-PARTITION_BYTES]
         keys = [head + number.to_bytes(PARTITION_BYTES, "big") for number in partitions]
         if not all(map(self._slots.__contains__, keys)):
@@ -228,15 +228,15 @@ class CommitTable:
         return Windows(self.offsets[rows, at], self.at_ms[rows, at], self.ends[rows, at], self.filled[slots])
 
     def newest(self, slots: Int64s) -> Int64s:
-        """Return the offsets committed last; `NO_OFFSET` where nothing was."""
+        """Return the offsets committed last, or `NO_OFFSET` if there is no commit."""
         return np.where(self.filled[slots] > 0, self.offsets[slots, self.head[slots]], NO_OFFSET)
 
     def newest_ms(self, slots: Int64s) -> Int64s:
-        """Return when these were; something where nothing was."""
+        """Return when these were committed; the value is meaningless if there is no commit."""
         return self.at_ms[slots, self.head[slots]]
 
     def forget(self, group: str, until_ms: int) -> None:
-        """Forget the commits of a group that was deleted at an instant, but for what was committed since."""
+        """Forget the commits of a group that was deleted at an instant, except those made since."""
         slots = self.slots_of(group)
         slots = slots[self.newest_ms(slots) <= until_ms]
         self.filled[slots] = 0
@@ -249,7 +249,7 @@ class CommitTable:
             self._drop(slot)
 
     def _make_all(self, keys: Sequence[bytes]) -> None:
-        """Give slots to keys that have none: after a start they are hundreds of thousands."""
+        """Create slots for keys that have none; after a start these are hundreds of thousands."""
         if not keys:
             return
         free = [self._free.pop() for _ in range(min(len(keys), len(self._free)))]
@@ -301,7 +301,7 @@ class CommitTable:
     # ------------------------------------------------------------------ kept over a restart
 
     def dump(self) -> dict[str, Any]:
-        """Return all that is known, as `marshal` can write it."""
+        """Return the whole content in a form that `marshal` can write."""
         slots = np.fromiter(self._slots.values(), np.int64, len(self._slots))
         columns = {name: getattr(self, name)[slots].tobytes() for name in (*_KEPT, *WINDOWS)}
         place = {slot: index for index, slot in enumerate(slots.tolist())} if self.metadata else {}
@@ -316,7 +316,7 @@ class CommitTable:
 
     @classmethod
     def load(cls, kept: dict[str, Any]) -> "CommitTable":
-        """Return what was dumped."""
+        """Return the table that was dumped."""
         table = cls()
         table._make_all(kept["keys"])
         count = len(kept["keys"])
@@ -331,7 +331,7 @@ class CommitTable:
 
 
 def _joined(blocks: Sequence[CommitBlock], topic_ids: list[int]) -> _Rows:
-    """Return all rows of the blocks, their slots not known yet."""
+    """Return all rows of the blocks; their slots are still to be filled in."""
     names = ("offsets", "record_ms", "record_offsets", "leader_epochs", "counts")
     columns = [
         np.concatenate([np.empty(0, np.int64), *(np.asarray(getattr(b, n), np.int64) for b in blocks)]) for n in names
@@ -341,7 +341,7 @@ def _joined(blocks: Sequence[CommitBlock], topic_ids: list[int]) -> _Rows:
 
 
 def _turns(slots: Int64s) -> Iterator[Int64s]:
-    """Yield places in sorted slots, each slot at most once a turn and in order; the last turn has all slots."""
+    """Yield indexes into sorted slots, in turns: each slot at most once per turn, in order; the last has all slots."""
     firsts = np.flatnonzero(np.diff(slots, prepend=-1))
     after = np.append(firsts[1:], len(slots))
     before_last = np.repeat(after, after - firsts) - 1 - np.arange(len(slots))

@@ -1,7 +1,7 @@
-"""The end offsets of the topics in use, asked in rounds from a thread of its own.
+"""The end offsets of the topics in use, requested in rounds from a separate thread.
 
-A round asks each leader for the partitions that it leads, a thousand in a request and one request at a time; all
-leaders at once. What fails of a leader costs its partitions' news in that round, and nothing else.
+A round asks all leaders in parallel for the partitions that they lead: a thousand per request, and one request at a
+time to each leader. If a leader fails, only its partitions have no new offsets in that round.
 """
 
 import re
@@ -34,9 +34,9 @@ ROUND_EVERY_S: Final = 10.0
 LOOK_EVERY_S: Final = 0.5
 """How soon the first topics in use are noticed."""
 METADATA_EVERY_S: Final = 30.0
-"""How soon it is noticed that a topic was recreated or grew, where no answer tells."""
+"""How soon it is noticed that a topic was recreated or has grown, if no answer shows it."""
 OUTAGE_MS: Final = 25_000
-"""Rounds that lie farther apart: nobody answered meanwhile."""
+"""If rounds are farther apart than this, there was an outage between them."""
 TIMEOUT_MS: Final = 5_000
 METADATA_MAX_AGE_MS: Final = 10_000
 _RECONNECT: Final = {"reconnect_backoff_max_ms": 1_000}  # a broker that is back is asked in the next round
@@ -45,9 +45,9 @@ PARTITIONS_AT_ONCE: Final = 1_000
 MAX_SUSPECTS: Final = 1_000
 
 MAX_TOPICS: Final = 50_000
-"""Members may claim topics that nobody has; the others' lags are unknown."""
+"""Members may claim topics that do not exist. Lags of topics beyond this number are unknown."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-"""What Kafka takes for a topic's name; an assignment may hold any text."""
+"""What Kafka accepts as a topic's name; an assignment may contain any text."""
 
 Partitions = dict[str, list[int]]
 """Topic to numbers of partitions."""
@@ -57,7 +57,7 @@ Partitions = dict[str, list[int]]
 class _Topic:
     topic_id: str | None
     leaders: list[int]
-    """By partition; -1 where there is none."""
+    """By partition; -1 if there is none."""
 
 
 @dataclass(slots=True)
@@ -66,13 +66,13 @@ class _Metadata:
     asked: frozenset[str] = frozenset()
     gone: frozenset[str] = frozenset()
     refused: Counter[str] = field(default_factory=Counter)
-    """Why topics could not be described, and how many."""
+    """The number of topics that could not be described, by error."""
     asked_s: float = float("-inf")
 
 
 @dataclass(slots=True)
 class _Columns:
-    """What is being filled in a round."""
+    """The offsets that a round fills in."""
 
     places: dict[str, Place]
     ends: Int64s
@@ -81,7 +81,7 @@ class _Columns:
 
 
 class EndOffsets:
-    """Asks from `start` to `stop`; `newest` is the last round, and `take` is given each one."""
+    """Asks from `start` to `stop`; `newest` is the last round, and each round is passed to `take`."""
 
     def __init__(
         self,
@@ -93,9 +93,9 @@ class EndOffsets:
         take: Callable[[Round], None] = lambda _: None,
         every_s: float = ROUND_EVERY_S,
     ) -> None:
-        """Ask of the `topics` in use, and of `suspects`, None: all, the last stable offset too.
+        """Ask for the `topics` in use. For `suspects` (None: all) ask for the last stable offset too.
 
-        `behind_ms` tells how far the brokers' clocks are behind this machine's.
+        `behind_ms` returns how far the brokers' clocks are behind this machine's.
         """
         timeouts = {"request_timeout_ms": TIMEOUT_MS, "bootstrap_timeout_ms": TIMEOUT_MS}
         self._client = {**client, **timeouts, "metadata_max_age_ms": METADATA_MAX_AGE_MS, **_RECONNECT}
@@ -106,24 +106,24 @@ class EndOffsets:
         self._thread = threading.Thread(target=self._run, name="end-offsets", daemon=True)
         self.newest = NO_ROUND
         self.unanswered: Counter[str] = Counter()
-        """What failed in the last round: error to number of partitions, or of topics that nobody may describe."""
+        """What failed in the last round: error -> number of partitions, or of topics that could not be described."""
 
     def ask_first(self, topics: Collection[str], take: Callable[[Round], None]) -> None:
-        """Ask for a round of topics before `start`, and give it to `take`; where that fails there is none."""
+        """Ask for a round before `start` and pass it to `take`; if that fails, there is none."""
         try:
             with closing(KafkaAdminClient(**self._client)) as admin:
                 take(self._asked(admin._manager, frozenset(topics)))  # noqa: SLF001 # as below
-        except Exception as error:  # noqa: BLE001 # lags are known later then
+        except Exception as error:  # noqa: BLE001 # then lags are known later
             log.warning("end offsets cannot be asked for before the first batch", error=repr(error))
         self._metadata, self.newest = _Metadata(), NO_ROUND
 
     def start(self) -> Self:
-        """Begin asking; returns at once."""
+        """Start asking; return at once."""
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(timeout=2 * TIMEOUT_MS / 1_000)
@@ -138,8 +138,8 @@ class EndOffsets:
         while not self._stopping.is_set():
             try:
                 with closing(KafkaAdminClient(**self._client)) as admin:
-                    self._ask_until_stopped(admin._manager)  # noqa: SLF001 # its way to one broker is not public
-            except Exception as error:  # noqa: BLE001 # of a broker's answer too: without end offsets lags are unknown
+                    self._ask_until_stopped(admin._manager)  # noqa: SLF001 # requests to one broker are not public
+            except Exception as error:  # noqa: BLE001 # bad answers too: without end offsets lags are unknown
                 log.warning("end offsets cannot be asked for, trying again", error=repr(error))
                 self._metadata = _Metadata()
                 self._stopping.wait(self._every_s / 2)
@@ -152,7 +152,7 @@ class EndOffsets:
             self._stopping.wait(max(LOOK_EVERY_S, self._every_s - (time.monotonic() - began_s) if topics else 0.0))
 
     def ask(self, manager: Any, topics: frozenset[str]) -> Round:
-        """Ask for one round, and give it to `take`."""
+        """Ask for one round and pass it to `take`."""
         self._take(self._asked(manager, topics))
         return self.newest
 
@@ -200,9 +200,9 @@ class EndOffsets:
     async def _ask_offsets(
         self, manager: Any, leader: int, chunk: Partitions, spec: OffsetSpec, *, committed: bool = False
     ) -> list[tuple[str, int, int]]:
-        """Return topic, partition and offset, of those partitions that the leader answers for.
+        """Return topic, partition and offset of the partitions that the leader answers for.
 
-        `committed`: what a consumer with `read_committed` would be told.
+        `committed`: as for a consumer with `read_committed`, up to the last stable offset.
         """
         of_topic = ListOffsetsRequest.ListOffsetsTopic
         of = of_topic.ListOffsetsPartition
@@ -223,14 +223,14 @@ class EndOffsets:
         return told
 
     def _tell(self, before: Counter[str]) -> None:
-        """Log what was not answered, where that is another kind of trouble than before."""
+        """Log what was not answered, if the kinds of errors have changed."""
         if self.unanswered.keys() != before.keys():
             what = dict(self.unanswered)
             log.warning("end offsets are missing", unanswered=what) if what else log.info("all end offsets are known")
 
 
 def _asked_metadata(manager: Any, topics: frozenset[str]) -> _Metadata:
-    """Ask once more if the connection to a broker is lost: the client then asks another broker."""
+    """Request metadata, a second time if the connection is lost: the client then asks another broker."""
     twice = Retrying(retry=retry_if_exception_type(KafkaConnectionError), stop=stop_after_attempt(2), reraise=True)
     metadata: _Metadata = twice(manager.run, _ask_metadata, manager, topics)
     return metadata
@@ -277,7 +277,7 @@ def _common(led: Partitions, suspects: Partitions | None) -> Partitions:
 
 
 def _chunks(partitions: Partitions) -> Iterator[Partitions]:
-    """Cut partitions into requests of a bounded size."""
+    """Split partitions into requests of a bounded size."""
     listed = ((name, number) for name, numbers in partitions.items() for number in numbers)
     while chunk := list(islice(listed, PARTITIONS_AT_ONCE)):
         by_name: Partitions = {}
@@ -295,7 +295,7 @@ def _empty(metadata: _Metadata) -> _Columns:
 
 
 def _as_round(columns: _Columns, before: Round, at_ms: int) -> Round:
-    """Return what was told; what was not is as it was, if the topic is the same."""
+    """Return the answers as a round; a partition without an answer keeps its earlier one if the topic is the same."""
     ends, starts = columns.ends, columns.starts
     is_told = ends != NO_OFFSET
     asked_ms, since_ms = np.where(is_told, at_ms, NO_OFFSET), np.zeros(len(ends), np.int64)

@@ -1,8 +1,8 @@
-"""How far every group is behind: takes what a batch says, keeps what it needs, and lets the core judge.
+"""The lag of every group: applies the outputs of a batch, keeps what is needed, and lets the core judge.
 
-An evaluation belongs to a round of end offsets, and a round counts only when a batch that began after it has been
-applied: else commits would seem to be missing that nobody has read yet. Groups with messages that wait are judged in
-every round, others of which something is new as the time allows, and those of which nothing is new once a minute.
+Each judgement uses one round of end offsets. A round counts only after a batch that began later has been applied:
+otherwise commits that have not been read yet would seem to be missing. Groups with waiting messages are judged in every
+round, other groups with news as time allows, and groups without news once a minute.
 """
 
 import base64
@@ -34,41 +34,41 @@ from streaming.run.lag.rounds import NO_ROUND, History, Round
 from streaming.run.packing import commit_block
 
 View = tuple[str, int, SeenGroup | None]
-"""Group, instant, and what is shown of it; None: it was deleted."""
+"""Group id, instant, and the group as its view shows it; None: it was deleted."""
 
 COMMIT_FROM_THE_FUTURE: Final = "offsets:commit from the future"
 JUDGE_S: Final = 0.15
-"""How long groups are judged in one batch."""
+"""How much time one batch spends on judging groups."""
 FIRST_S: Final = 1.5
-"""How long those that were never judged are: after a start nobody knows any lag."""
+"""The same for groups that were never judged: after a start no lag is known."""
 AT_ONCE: Final = 64
-"""Groups whose columns are made into objects together."""
+"""How many groups are judged together."""
 AGAIN_MS: Final = 60_000
-"""How soon a group is judged again of which nothing is new."""
+"""How soon a group without news is judged again."""
 SUSPECT_MS: Final = 5_000
-"""Who has committed nothing for so long, though messages wait, may wait for a transaction to end."""
+"""A consumer that has committed nothing for this long, though messages wait, may be waiting for a transaction."""
 SHARE: Final = 20
-"""A group is judged for no more than this part of the time: one of 100,000 partitions takes seconds."""
+"""Judging one group may take at most one part in this many of the time: 100,000 partitions take seconds."""
 MAX_PENDING: Final = 8
 
 
 @dataclass(slots=True)
 class _Judged:
-    """What is remembered of how a group was judged."""
+    """What is remembered about the last judgement of a group."""
 
     at_ms: int = 0
     took_ms: float = 0
     is_quiet: bool = False
-    """Nothing waited in it, and nothing was found."""
+    """No messages waited, and there were no findings."""
     history: "array[int]" = field(default_factory=lambda: array("q"))
-    """Its lag at earlier rounds: instant and lag in turn."""
+    """Its lag at earlier rounds: instants and lags alternate."""
 
 
 class GroupLags:
-    """One checkpoint's; used by the thread that applies batches, but for the first five methods."""
+    """The lags of one checkpoint. Only the first five methods may be called by threads that do not apply batches."""
 
     def __init__(self, cluster: str, folder: Path, committed: int | None = None) -> None:
-        """Read what was kept in a folder; raises `BrokenError`. `committed`: the last batch of the checkpoint."""
+        """Load what was kept in a folder; raises `BrokenError`. `committed`: the last batch of the checkpoint."""
         self.cluster = cluster
         self.clocks = BrokerClocks()
         self._outages = Outages()
@@ -79,7 +79,7 @@ class GroupLags:
         self._judged: dict[str, _Judged] = {}
         self._new: set[str] = set()
         self._round, self._newest, self._known = NO_ROUND, NO_ROUND, NO_ROUND
-        """The one that groups are judged by, the newest, and the one that commits are compared with."""
+        """The round that groups are judged by, the newest, and the one that commits are compared with."""
         self._read_ms, self._is_first = 0, False
         self._rounds: deque[Round] = deque(maxlen=MAX_PENDING)
         self._queue: deque[str] = deque()
@@ -93,34 +93,34 @@ class GroupLags:
         return self._table.topics.names()
 
     def suspects(self) -> dict[str, list[int]]:
-        """Return the partitions of which the last stable offset should be asked."""
+        """Return the partitions whose last stable offset should be requested."""
         return self._suspects
 
     def add_round(self, newest: Round) -> None:
-        """Take a round of end offsets."""
+        """Add a round of end offsets."""
         self._newest = newest
         self._rounds.append(newest)
 
     def add_first_round(self, first: Round) -> None:
-        """Take a round that was asked before the first batch. No commit is compared with it: all commits are older."""
+        """Add a round from before the first batch. No commit is compared with it, because all commits are older."""
         self._rounds.append(first)
 
     def read_until(self, began_ms: int) -> None:
-        """Note that a batch that began at an instant has been applied, and read all that there was."""
+        """Record that a batch that began at an instant has been applied, and had read everything there was."""
         self._read_ms = began_ms
 
     # ------------------------------------------------------------------ a batch
 
     def read_first(self, asked_ms: int) -> None:
-        """Note that the next batch is the first that has read all that there was at this instant."""
+        """Record that the next batch is the first to have read everything there was at this instant."""
         self._read_ms, self._is_first = asked_ms, True
 
     def apply(
         self, batch_id: int, outputs: Iterable[Said], thresholds_of: Callable[[str], Thresholds], *, judge: bool
     ) -> list[Said]:
-        """Take what a batch says; return its outputs but commits, and how far groups are behind.
+        """Apply a batch's outputs; return them without commits, and with the lags of groups.
 
-        What the batch has committed is on the disk when this returns. `judge`: whether all has been read.
+        The batch's commits are on disk when this returns. `judge`: whether the job has caught up.
         """
         told = list(outputs)
         others = [said for said in told if isinstance(said, GroupReport) or said["kind"] != "commits"]
@@ -140,20 +140,20 @@ class GroupLags:
         return others
 
     def abandon(self) -> None:
-        """Note that a batch may still be at work when this is closed."""
+        """Record that a batch may still be running when this is closed."""
         self._abandoned = True
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Keep all that is known; after a failure it may be half of a batch, and the journal knows better."""
+        """Write a snapshot, but not after a failure: then the state may contain half a batch; the journal is right."""
         if kind is None and self._batch_id >= 0 and not self._abandoned:
             self._kept.snapshot(self._dump())
         self._kept.close()
 
     def _views(self, said: Iterable[Said]) -> list[View]:
-        """Return what reports say of groups, the newest of each."""
+        """Return the newest view of each group in the reports."""
         views: dict[str, View] = {}
         for report in reports_in(said):
             if not report.group:
@@ -165,9 +165,9 @@ class GroupLags:
         return list(views.values())
 
     def _take_commits(self, batch_id: int, commits: list[Mapping[str, Any]], views: list[View]) -> int:
-        """Keep what a batch says and take its commits in; a batch that comes again has been taken in.
+        """Write a batch to the journal and apply its commits; skip a batch that was already applied.
 
-        Returns how many were misdated.
+        Returns the number of misdated commits.
         """
         if batch_id <= self._batch_id:
             return 0
@@ -187,7 +187,7 @@ class GroupLags:
         return self._take_batch(batch)
 
     def _know(self, newest: Round) -> None:
-        """Compare commits with a round from now on, and remember how long the logs were."""
+        """Compare commits with this round from now on, and add it to the history."""
         self._known = newest
         self._history.add(newest)
 
@@ -217,7 +217,7 @@ class GroupLags:
             self.clocks.take(said)
 
     def _take_views(self, views: Iterable[View]) -> None:
-        """Take the newest views of groups. A group without a view was deleted."""
+        """Apply the newest views of groups. A group without a view was deleted."""
         changes: list[tuple[Sequence[str], SeenGroup]] = []
         for group, at_ms, view in views:
             if view is None:
@@ -240,9 +240,9 @@ class GroupLags:
     # ------------------------------------------------------------------ judging
 
     def _begin_round(self) -> list[Said]:
-        """Begin with the newest round that counts by now: first groups in which messages wait, then by age.
+        """Start judging by the newest round that counts: first groups with waiting messages, then the longest unjudged.
 
-        Returns counts of what was not told in it.
+        Returns the counts of what was not answered in it.
         """
         counting = NO_ROUND
         while self._rounds and self._rounds[0].answered_ms <= self._read_ms:
@@ -267,22 +267,22 @@ class GroupLags:
         return waited_ms >= SHARE * judged.took_ms and (is_new or not judged.is_quiet or waited_ms >= AGAIN_MS)
 
     def _behind(self) -> set[str]:
-        """Return the groups in which messages wait, and note which partitions may wait for a transaction."""
+        """Return the groups with waiting messages, and record which partitions may wait for a transaction."""
         table, slots = self._table, np.flatnonzero(self._table.filled > 0)
         ends = self._round.ends_of(table.topics, table.topic[slots], table.partition[slots])
         slots = slots[ends > table.newest(slots)]
         old = slots[table.newest_ms(slots) < self._round.at_ms - SUSPECT_MS]
         suspects: dict[str, list[int]] = {}
-        places = np.unique(table.topic[old].astype(np.int64) << 32 | table.partition[old])  # many groups have the same
+        places = np.unique(table.topic[old].astype(np.int64) << 32 | table.partition[old])  # many groups share them
         for topic, partition in zip((places >> 32).tolist(), (places & 0xFFFF_FFFF).tolist(), strict=True):
             suspects.setdefault(table.topics[topic], []).append(partition)
         self._suspects = suspects
         return {table.groups[number] for number in np.unique(table.group[slots]).tolist()}
 
     def _judge(self, thresholds_of: Callable[[str], Thresholds]) -> list[Said]:
-        """Judge groups for a while; the others wait for the next batch."""
+        """Judge groups for a limited time; the rest wait for the next batch."""
         outputs: list[Said] = []
-        # Nothing was judged before the first such batch, so it judges all groups, however long that takes.
+        # Nothing has been judged before this first batch, so it judges all groups, however long that takes.
         began_s, first_s = time.monotonic(), float("inf") if self._is_first else FIRST_S
         self._is_first = False
         while self._queue and time.monotonic() - began_s < (JUDGE_S if self._queue[0] in self._judged else first_s):
@@ -312,7 +312,7 @@ class GroupLags:
         return Question(facts._replace(outage_end_ms=outage_end_ms), thresholds_of(facts.group), history, commits)
 
     def _as_heard(self, group: SeenGroup) -> SeenGroup:
-        """Return a group as it is known at the round: of a coordinator that is not heard nobody knows who is alive."""
+        """Return a group as of the round: if its coordinator is silent, nobody is known to be alive."""
         facts = group.facts
         silent = self._outages.is_open(facts.shard) or self.clocks.is_silent(facts.broker, self._round.at_ms)
         return group.unheard() if silent else group
@@ -321,7 +321,7 @@ class GroupLags:
         facts, thresholds, history, commits = question
         if not partitions and facts.group not in self._judged:
             self._new.discard(facts.group)
-            return ()  # it has none, and had none
+            return ()  # it has no partitions, and had none
         answer = judge_group(facts, partitions, self._round.at_ms, thresholds, history, commits=commits)
         self._note(question, answer)
         if not partitions:
@@ -329,7 +329,7 @@ class GroupLags:
         return answer
 
     def _note(self, question: Question, answer: Answer) -> Answer:
-        """Remember how a group was judged."""
+        """Remember the judgement of a group."""
         (shown, report), group = answer, question.facts.group
         self._new.discard(group)
         judged = self._judged.setdefault(group, _Judged())

@@ -1,4 +1,4 @@
-"""What the shards' views say of groups, kept small: facts, members, and who has which partition since when."""
+"""Compact copies of the shards' views of groups: facts, members, and who has owned which partition since when."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,17 +36,17 @@ class SeenGroup:
         return (self.facts, self.owners, self.held) != (facts, before.owners, before.held)
 
     def dump(self) -> tuple[Any, ...]:
-        """Return all that is known, as `marshal` can write it."""
+        """Return the whole content in a form that `marshal` can write."""
         return tuple(self.facts), [tuple(owner) for owner in self.owners], self.held
 
     @classmethod
     def load(cls, kept: tuple[Any, ...]) -> "SeenGroup":
-        """Return what was dumped; who is alive by now nobody knows."""
+        """Return the group that was dumped; it is no longer known who is alive."""
         facts, owners, held = kept
         return cls(GroupFacts(*facts), tuple(Owner(*owner) for owner in owners), held).unheard()
 
     def shown(self, at_ms: int) -> None:
-        """Note that it was shown again, and nothing but heartbeats had come."""
+        """Record that the group was shown again, with no news but heartbeats."""
         self.facts = self.facts._replace(view_ms=max(at_ms, self.facts.view_ms))
 
     def unheard(self) -> "SeenGroup":
@@ -63,14 +63,14 @@ class SeenGroup:
 
 
 def seen(report: GroupReport, view: Mapping[str, Any]) -> SeenGroup:
-    """Read a report with its view."""
+    """Make a group of a report and its view."""
     facts = facts_of(report, view)
     owners = tuple(owner_of(member, 0) for member in view["members"])
     return SeenGroup(facts, owners, tuple(_held(member, facts) for member in view["members"]))
 
 
 def note_owners(table: CommitTable, changes: Sequence[tuple[Sequence[str], SeenGroup]]) -> None:
-    """Write who has which partition of some groups. Each group comes with the members that it had before.
+    """Write the owners of the partitions of some groups. Each group comes with the members that it had before.
 
     The owners in the table are numbers of those members. A member that keeps a partition keeps its `since_ms`. All
     groups are written together, because a start shows thousands of them.
@@ -105,25 +105,25 @@ def _places(table: CommitTable, now: SeenGroup) -> list[tuple[int, int]]:
 
 
 def disown(table: CommitTable, group: str) -> None:
-    """Note that no member has a partition of a group any more."""
+    """Record that the partitions of a group no longer have owners."""
     slots = table.slots_of(group)
     table.owner[slots] = NOBODY
     table.free_unused(slots)
 
 
 def _renumbered(before: Sequence[str], now: Sequence[str]) -> list[int]:
-    """Return the number that each former member has now. The last entry is `NOBODY`, so that there always is one."""
+    """Return the number that each former member has now. A last `NOBODY` keeps the list from being empty."""
     numbers = {member: number for number, member in enumerate(now)}
     return [*(numbers.get(member, NOBODY) for member in before), NOBODY]
 
 
 def _since_ms(facts: GroupFacts) -> int:
-    """Return since when members have what they have in this view and had not before."""
+    """Return since when members have owned the partitions that are new to them in this view."""
     return facts.stable_since_ms if facts.state == GroupState.STABLE and facts.stable_since_ms else facts.view_ms
 
 
 def _held(member: Mapping[str, Any], facts: GroupFacts) -> Held:
-    """Return what a member has; members of a streams group hold parts of its topology, no partitions."""
+    """Return what a member owns; members of a streams group own tasks of its topology, not partitions."""
     if facts.type == GroupType.STREAMS:
         return ()
     return tuple(

@@ -1,10 +1,10 @@
 """What is known of commits, on disk beside the checkpoint: a snapshot, and a journal of the batches since.
 
-A batch's commits are written before its transaction, under its number. So wherever the process is killed, what is read
-at the next start is what was known after some batch that is at least the last one that was committed; a batch that
-comes again is known by its number. All is checked by sums; the end of a journal that was being written is dropped.
-Whatever else is wrong is told (`BrokenError`), and the job begins a fresh checkpoint: of groups that stopped nothing
-would ever come again, and those are the ones whose lag matters.
+A batch's commits are written before its transaction, under its number. So wherever the process is killed, the next
+start reads the state after the last committed batch or a later one, and a batch that is repeated is recognized by its
+number. Checksums cover everything; a partly written end of the journal is dropped. Any other damage raises
+`BrokenError`, and the job begins a fresh checkpoint: groups that have stopped would never send their commits again, and
+those are the ones whose lag matters.
 """
 
 import marshal
@@ -19,32 +19,32 @@ from coordinator_model.events import FAR_MS
 
 SNAPSHOT_FILE, JOURNAL_FILE = "snapshot", "journal"
 JOURNAL_BYTES = 256 * 1024 * 1024
-"""How much is in the journal before a snapshot takes its place."""
+"""The size of the journal at which a snapshot replaces it."""
 JOURNAL_BATCHES = 750
-_MARSHAL = 2  # the newest version whose bytes do not depend on how often an object is referred to
+_MARSHAL = 2  # the newest version whose bytes do not depend on how many references an object has
 _FRAME = struct.Struct(">4sIQ")
 _MAGIC = b"lag2"
 
 
 class BrokenError(Exception):
-    """What was kept cannot be gone on with; says why."""
+    """What was kept cannot be used; the text says why."""
 
 
 class Batch(NamedTuple):
-    """What a batch says: commits, as blocks that the operator dumped, and the groups of which a view tells more."""
+    """A batch: its commits, as blocks that the operator dumped, and the groups whose views contain news."""
 
     batch_id: int
     blocks: list[bytes]
     groups: list[tuple[str, int, tuple[Any, ...] | None]] = []  # noqa: RUF012 # nobody adds to it
-    """Group, instant, and what is known of it; None: it was deleted."""
+    """Group id, instant, and the dumped group; None: it was deleted."""
     round: tuple[Any, ...] | None = None
-    """The round of end offsets that was new by then, if one was."""
+    """The round of end offsets that was new with this batch, if any."""
     read_ms: int = FAR_MS
-    """When its commits were read; those that are later are misdated."""
+    """When its commits were read; commits with later timestamps are misdated."""
 
 
 class Kept:
-    """The files in a folder; after `load` batches are appended."""
+    """The snapshot and the journal in a folder; call `load` before batches are appended."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -55,7 +55,7 @@ class Kept:
     def load(self, committed: int | None) -> tuple[dict[str, Any] | None, list[Batch]]:
         """Return the snapshot and the batches since; raises `BrokenError`.
 
-        `committed` is the last batch that the query committed, None: none. What is here must reach as far.
+        `committed` is the last batch that the query committed (None: none). What is kept must reach at least that far.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         snapshot = self._snapshot()
@@ -71,7 +71,7 @@ class Kept:
         return snapshot, batches
 
     def append(self, batch: Batch) -> None:
-        """Write a batch's commits; they are on the disk when this returns."""
+        """Write a batch's commits; they are on disk when this returns."""
         journal = self._opened()
         end = journal.tell()
         try:
@@ -80,32 +80,32 @@ class Kept:
             if batch.blocks or batch.groups or batch.round:
                 os.fdatasync(journal.fileno())
         except OSError:
-            self._journal = None  # a part may have been written: the next one takes its place
+            self._journal = None  # a part may have been written: the next batch overwrites it
             os.truncate(self._folder / JOURNAL_FILE, end)
             raise
         self._batches += 1
 
     @property
     def is_long(self) -> bool:
-        """Whether a snapshot should take the journal's place."""
+        """Whether a snapshot should replace the journal."""
         return self._batches >= JOURNAL_BATCHES or (self._batches > 0 and self._opened().tell() >= JOURNAL_BYTES)
 
     def snapshot(self, state: dict[str, Any]) -> None:
-        """Write all that is known after batch `state["batch_id"]`; the journal begins anew."""
+        """Write the state after batch `state["batch_id"]`, and empty the journal."""
         temporary = self._folder / f"{SNAPSHOT_FILE}.tmp"
         with temporary.open("wb") as out:
             out.write(_framed(state))
             out.flush()
             os.fsync(out.fileno())
         temporary.replace(self._folder / SNAPSHOT_FILE)
-        self._begin_journal()  # killed before this, it holds batches that the snapshot has too
+        self._begin_journal()  # if killed before this, the journal repeats batches of the snapshot
 
     def _begin_journal(self) -> None:
         self._opened().truncate(0)
         self._batches = 0
 
     def close(self) -> None:
-        """Close the journal: nothing is written any more, whoever still tries."""
+        """Close the journal; any later attempt to write fails."""
         self._is_closed = True
         if self._journal is not None:
             self._journal.close()
@@ -130,7 +130,7 @@ class Kept:
         return state
 
     def _read_journal(self) -> Iterator[Batch]:
-        """Yield the journal's batches; what lies behind the last whole one is cut off."""
+        """Yield the journal's batches; cut off what follows the last complete one."""
         file, end = self._folder / JOURNAL_FILE, 0
         data = file.read_bytes() if file.exists() else b""
         for payload, end in _frames(data):  # noqa: B007 # where the last one ends
@@ -140,7 +140,7 @@ class Kept:
 
 
 def committed_batch(checkpoint: Path) -> int | None:
-    """Return the last batch that a checkpoint of Spark has committed; None: none."""
+    """Return the last batch that a checkpoint of Spark has committed, or None."""
     names = [path.name for path in (checkpoint / "commits").glob("[0-9]*")]
     return max((int(name) for name in names if name.isdigit()), default=None)
 
@@ -151,7 +151,7 @@ def _framed(what: Any) -> bytes:
 
 
 def _frames(data: bytes) -> Iterator[tuple[bytes, int]]:
-    """Yield whole frames and where each ends, up to the first that is not."""
+    """Yield complete frames and the end of each, up to the first one that is incomplete or damaged."""
     start = 0
     while start + _FRAME.size <= len(data):
         magic, crc, length = _FRAME.unpack_from(data, start)

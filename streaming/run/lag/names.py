@@ -1,8 +1,8 @@
-"""Numbers for names, so that columns hold numbers; a name that nothing uses any more gives its number back."""
+"""Numbers for names, so that columns hold numbers; the number of a name that is no longer used is reused."""
 
 
 class Names:
-    """Names by number; `changes` tells whether what was looked up before still holds."""
+    """Names by number; as long as `changes` stays the same, earlier lookups are valid."""
 
     def __init__(self) -> None:
         self.by_number: list[str | None] = []
@@ -24,11 +24,11 @@ class Names:
         return name
 
     def get(self, name: str) -> int:
-        """Return a name's number; -1 where it has none."""
+        """Return a name's number; -1 if it has none."""
         return self._numbers.get(name, -1)
 
     def use(self, name: str, users: int = 1) -> int:
-        """Return a name's number, given to it if need be, for some more users."""
+        """Return a name's number, assigning one if needed, and add to its users."""
         number = self._numbers.get(name)
         if number is None:
             number = self._given(name)
@@ -36,7 +36,7 @@ class Names:
         return number
 
     def release(self, number: int) -> bool:
-        """Note that a user is gone; return whether it was the last one, and the name with it."""
+        """Remove a user; return whether it was the last one, so that the name is removed too."""
         self._uses[number] -= 1
         if self._uses[number]:
             return False

@@ -1,4 +1,4 @@
-"""From columns to what the core judges: `PartitionLag` objects of some groups, at a round of end offsets."""
+"""Conversion of columns to what the core judges: `PartitionLag` objects of some groups, at a round of end offsets."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -19,7 +19,7 @@ Flags = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class Columns(NamedTuple):
-    """Of some slots: what the round says of their partitions, and their commits up to it."""
+    """For some slots: the round's offsets of their partitions, and which of their commits count at the round."""
 
     slots: Int64s
     topics: Int32s
@@ -29,17 +29,17 @@ class Columns(NamedTuple):
     asked_ms: Int64s
     answered_since_ms: Int64s
     first: Int64s
-    """The columns of the window from the first commit up to the last one."""
+    """`first` and `last`: the window's columns of the first and the last commit."""
     last: Int64s
     waits_since_ms: Int64s
     is_behind: Any
-    """Whether messages wait, or nobody can say."""
+    """Whether messages wait, or that is not known."""
 
 
 class Partitions:
-    """What is known of the partitions of some groups; those that do not exist any more are left out.
+    """What is known of the partitions of some groups; those that no longer exist are left out.
 
-    They are columns, in the order of groups, topics and partitions; objects are made of one group at a time.
+    The columns are sorted by group, topic and partition; objects are made for one group at a time.
     """
 
     def __init__(self, table: CommitTable, at: Round, history: History, groups: Sequence[SeenGroup]) -> None:
@@ -49,7 +49,7 @@ class Partitions:
         exists = _exist(table, at, slots)
         slots, of_group = slots[exists], np.repeat(np.arange(len(groups)), [*map(len, listed)])[exists]
         self.bounds = np.searchsorted(of_group, np.arange(len(groups) + 1))
-        """Before which row each group begins, and where the last one ends."""
+        """The first row of each group, and the end of the last group."""
         ranks = _ranks(table, table.topic[slots])
         slots = slots[np.lexsort((table.partition[slots], ranks, of_group))]
         self.of_group = of_group
@@ -59,7 +59,7 @@ class Partitions:
         self.columns = _columns(table, at, history, slots, self.windows)
 
     def outage_end_ms(self, number: int) -> int:
-        """Return since when all leaders of a group's partitions have answered, 0: always."""
+        """Return since when all leaders of a group's partitions have answered; 0: always."""
         start, end = self.bounds[number : number + 2]
         return int(self.columns.answered_since_ms[start:end].max(initial=0))
 
@@ -80,7 +80,7 @@ class Partitions:
 
 
 def _ranks(table: CommitTable, topics: Int32s) -> Int64s:
-    """Return the places of topics in the order of their names."""
+    """Return the rank of each topic in the order of the names."""
     distinct, places = np.unique(topics, return_inverse=True)
     names = [table.topics[number] for number in distinct.tolist()]
     ranks = np.empty(len(names), np.int64)
@@ -119,9 +119,9 @@ def _columns(table: CommitTable, at: Round, history: History, slots: Int64s, win
 
 
 def _up_to(at_ms: int, windows: Any) -> tuple[Int64s, Int64s]:
-    """Return the columns of the first and the last commit that count at an instant: none of later ones.
+    """Return the columns of the first and the last commit that count at an instant: later ones do not.
 
-    Where all are later, all count: a broker's clock is ahead.
+    If all are later, all count: then a broker's clock is ahead.
     """
     first = (WINDOW - windows.filled).astype(np.int64)
     counts = ((first[:, None] <= _COLUMN) & (windows.at_ms <= at_ms)).sum(axis=1)
@@ -129,7 +129,7 @@ def _up_to(at_ms: int, windows: Any) -> tuple[Int64s, Int64s]:
 
 
 class _Rows:
-    """Makes the objects, from columns as lists: a large cluster has hundreds of thousands of rows a minute."""
+    """Makes the objects from columns as lists, because a large cluster has hundreds of thousands of rows a minute."""
 
     def __init__(self, found: Partitions) -> None:
         table, columns, windows = found.table, found.columns, found.windows
@@ -157,7 +157,7 @@ class _Rows:
         asked_id = None if place is None else place.topic_id
         if ends == NO_OFFSET or (topic_id and asked_id and topic_id != asked_id):
             ends = starts = asked_ms = None
-        return PartitionLag(  # by place: by name it takes twice as long
+        return PartitionLag(  # positional, because keyword arguments take twice as long
             topic,
             topic_id or asked_id,
             partition,
@@ -176,7 +176,7 @@ class _Rows:
 def _commits(
     first: int, last: int, is_behind: bool, offsets: list[int], at_ms: list[int], ends: list[int]
 ) -> tuple[Commit, ...]:
-    """Return a window; where nothing waits, only its ends: they tell the rate, and nothing more is asked."""
+    """Return a window; if nothing waits, only its first and last commit, which suffice for the rate."""
     if first == WINDOW:
         return ()
     columns = range(first, last + 1) if is_behind or first == last else (first, last)

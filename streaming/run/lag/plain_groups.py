@@ -1,8 +1,8 @@
-"""Judges groups many at a time, by columns, where nothing can be wrong: that is nearly all of a first round.
+"""Judges many groups at a time, by columns, if nothing can be wrong: in a first round these are nearly all groups.
 
-A group is plain if all of its partitions are: the lag is known, and it is zero, or the core's rules say at once that
-nobody can tell that it stalls. All other groups are left to the core, which is the truth: a test holds this module to
-it (`tests/streaming/run/test_plain_groups.py`).
+A group is plain if all of its partitions are. A partition is plain if its lag is known and is zero, or if it is clear
+that the core's rules cannot find it stalled. All other groups are left to the core, which is the reference: a test
+compares this module with it (`tests/streaming/run/test_plain_groups.py`).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,13 +29,13 @@ from streaming.run.lag.partition_facts import Partitions
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 Answer = tuple[dict[str, Any], GroupReport]
 MOST = 2**52
-"""Of larger offsets sums might not fit."""
+"""Sums of larger offsets might overflow."""
 _COLUMN = np.arange(WINDOW)
 _OK, _UNKNOWN, _STARVED, _PAUSED = Status.OK.value, Status.UNKNOWN.value, Note.STARVED.value, Note.PAUSED.value
 
 
 class Question(NamedTuple):
-    """What a group is judged by besides its partitions: the arguments of the core's `judge_group`."""
+    """What a group is judged by besides its partitions: arguments of the core's `judge_group`."""
 
     facts: GroupFacts
     thresholds: Thresholds
@@ -44,7 +44,7 @@ class Question(NamedTuple):
 
 
 def plain_answers(found: Partitions, questions: Sequence[Question]) -> Iterator[Answer | None]:
-    """Yield what `judge_group` says of each group, where it is plain; else None."""
+    """Yield for each group what `judge_group` would return if it is plain, else None."""
     rows = _Rows(found, questions)
     starts, ends = found.bounds[:-1], found.bounds[1:]
     exceptions = np.concatenate([[0], np.cumsum(~rows.is_plain)])
@@ -74,12 +74,12 @@ class _Rows:
         self.is_behind = self.lag > 0
 
     def _of_groups(self, values: Sequence[Any]) -> Any:
-        """Return for each row what is given of its group."""
+        """Return for each row the value of its group."""
         return np.array(values)[self.found.of_group]
 
     @cached_property
     def _is_known(self) -> Flags:
-        """Whether the lag is known, and the log holds what is to be read next."""
+        """Whether the lag is known, and the log still has the next message to read."""
         columns, windows = self.columns, self.found.windows
         is_asked = (columns.ends >= 0) & (columns.ends < MOST) & (columns.asked_ms >= self.now_ms - FRESH_MS)
         is_held = (columns.starts >= 0) & (columns.starts <= self.committed) & (self.committed < MOST)
@@ -92,14 +92,14 @@ class _Rows:
 
     @property
     def is_plain(self) -> Flags:
-        """Tell which rows are."""
+        """Whether the partition is plain."""
         is_clear = (
             (~self._has_stopped | self.is_of_unknown_age) & ~self._went_back & (self.had_no_lag | self._saw_no_end)
         )
         plain: Flags = self._is_known & (~self.is_behind | (is_clear & (self.is_starved | self._goes_on)))
         return plain
 
-    # ------------------------------------------------------------------ of those in which messages wait
+    # ------------------------------------------------------------------ partitions with waiting messages
 
     @cached_property
     def _in_window(self) -> Flags:
@@ -109,7 +109,7 @@ class _Rows:
 
     @property
     def is_of_unknown_age(self) -> Flags:
-        """Tell where the core cannot say whether it has stopped, because it is not known since when messages wait."""
+        """Whether the core cannot say that it has stopped, because it is not known since when messages wait."""
         unknown: Flags = self._has_stopped & (self.columns.waits_since_ms == 0)
         return unknown
 
@@ -131,7 +131,7 @@ class _Rows:
 
     @cached_property
     def had_no_lag(self) -> Flags:
-        """Whether a commit is known to have left nothing behind."""
+        """Whether the lag is known to have been zero at some commit in the window."""
         windows = self.found.windows
         ends_known = windows.ends != NO_OFFSET
         none: Flags = ((windows.ends <= windows.offsets) & ends_known & self._in_window).any(axis=1)
@@ -139,21 +139,21 @@ class _Rows:
 
     @property
     def _saw_no_end(self) -> Flags:
-        """Tell where no commit has a lag of its own: all were read before there was a round."""
+        """Whether no commit has a known end offset, because all were read before there was a round."""
         ends_known = (self.found.windows.ends != NO_OFFSET) & self._in_window
         nothing: Flags = ~ends_known.any(axis=1)
         return nothing
 
     @cached_property
     def is_owned(self) -> Flags:
-        """Whether a member that is known has it."""
+        """Whether a known member owns it."""
         owner = self.found.table.owner[self.columns.slots]
         owned: Flags = (owner >= 0) & (owner < self._of_groups([len(group.owners) for group in self.found.groups]))
         return owned
 
     @cached_property
     def is_starved(self) -> Flags:
-        """Whether nobody is known to be alive who should commit it."""
+        """Whether no member that should commit it is known to be alive."""
         groups = self.found.groups
         firsts = np.cumsum([0, *(len(group.owners) for group in groups)])[:-1].tolist()
         alive = np.array([owner.liveness == ALIVE for group in groups for owner in group.owners] or [False], np.bool_)
@@ -165,7 +165,7 @@ class _Rows:
 
     @property
     def _goes_on(self) -> Flags:
-        """Tell which were committed by their owner a moment ago."""
+        """Whether the current owner has just committed it."""
         margins_ms = self._of_groups([of.thresholds.stall_margin_ms for of in self._questions])
         is_recent = self.now_ms < self.committed_ms + margins_ms
         by_owner = ~self.is_owned | (self.committed_ms >= self.found.table.since_ms[self.columns.slots])
@@ -179,7 +179,7 @@ class _Rows:
 
     @property
     def is_paused(self) -> Flags:
-        """Tell where the same offset was committed again and again, though messages wait."""
+        """Whether the same offset was committed repeatedly although messages wait."""
         intervals = self._of_groups([of.thresholds.stall_intervals for of in self._questions])
         earlier = np.maximum(self.columns.last - intervals, 0)
         same = self.found.windows.offsets[np.arange(len(earlier)), earlier] == self.committed
@@ -202,7 +202,7 @@ class _Rows:
 
     @cached_property
     def _ids(self) -> list[str | None]:
-        """By number: a topic's id, empty: no one has told it; None: commits and brokers tell different ones."""
+        """By number: a topic's id; empty: not known; None: commits and brokers name different ids."""
         table, ids = self.found.table, []
         for pair in self._id_pairs[0].tolist():
             topic, number = divmod(pair, len(table.topic_ids))
@@ -212,13 +212,13 @@ class _Rows:
         return ids
 
     def topic_ids(self) -> list[str]:
-        """Return the id of each row's topic; empty: nobody has told it."""
+        """Return the id of each row's topic; empty if it is not known."""
         ids = [text or "" for text in self._ids]
         return [ids[number] for number in self._id_numbers.tolist()]
 
 
 class _Lists:
-    """The same as lists, of which each group has a slice."""
+    """The rows as lists; each group takes a slice of them."""
 
     def __init__(self, rows: _Rows) -> None:
         columns, table = rows.columns, rows.found.table
@@ -249,7 +249,7 @@ class _Lists:
 
 
 def _rates(rows: _Rows) -> list[float | None]:
-    """Return what `rate_of` says of each row; numpy rounds otherwise."""
+    """Return what `rate_of` returns for each row; Python's `round` is used, because numpy rounds differently."""
     spans = np.maximum(rows.now_ms, rows.committed_ms) - rows.first_ms
     is_known = (rows.commits > 1) & (spans > 0) & (rows.committed >= rows.first_offsets)
     numbers = zip(*(of.tolist() for of in (is_known, rows.committed, rows.first_offsets, spans)), strict=True)
@@ -257,7 +257,7 @@ def _rates(rows: _Rows) -> list[float | None]:
 
 
 class _PlainGroup:
-    """One group: from where to where its rows stand."""
+    """One plain group; its rows are those from `start` to `end`."""
 
     def __init__(self, lists: _Lists, question: Question, owners: Sequence[Owner], start: int, end: int) -> None:
         self._lists, self._question, self._owners = lists, question, owners
@@ -274,7 +274,7 @@ class _PlainGroup:
         return of_all[self._start : self._end]
 
     def answer(self) -> Answer:
-        """Return what is shown of it, and its report."""
+        """Return the group's `partitions` output, and its report."""
         facts, status = self._question.facts, self._slice("status")
         shown = {
             "kind": "partitions",
@@ -355,14 +355,14 @@ class _PlainGroup:
         )
 
     def _may_be_stalled(self) -> Iterator[tuple[str, str, int]]:
-        """Yield what `partition_stalled.pending` does."""
+        """Yield the same as `partition_stalled.pending`."""
         is_waiting, rule = self._slice("is_waiting"), PARTITION_STALLED.id
         if True not in is_waiting:
             return
         names = [owner.instance_id or owner.member_id for owner in self._owners] + [self._question.facts.group]
         of_rows = [names[owner] for owner in self._owner]
         committed_ms = self._slice("committed_ms")
-        newest_ms = dict(sorted(zip(of_rows, committed_ms, strict=True)))  # of each name the last, newest one counts
+        newest_ms = dict(sorted(zip(of_rows, committed_ms, strict=True)))  # the last one of each name is the newest
         places = zip(self._slice("topic"), self._slice("partition"), committed_ms, strict=True)
         for topic, partition, at_ms in compress(places, is_waiting):
             yield rule, f"{topic}-{partition}", at_ms
@@ -370,7 +370,7 @@ class _PlainGroup:
             yield rule, name, newest_ms[name]
 
     def _may_grow(self) -> Iterator[tuple[str, str, int]]:
-        """Yield what `lag_growing.pending` does."""
+        """Yield the same as `lag_growing.pending`."""
         flags = self._slice("may_grow")
         if any(flags) and may_grow(self._context):
             topics = dict.fromkeys(name for name, flag in zip(self._slice("topic"), flags, strict=True) if flag)

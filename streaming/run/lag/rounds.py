@@ -1,7 +1,7 @@
-"""Rounds of end offsets: what was asked of all topics in use at once, and how long the logs were in earlier rounds.
+"""Rounds of end offsets: the newest offsets of all topics in use, and the end offsets of earlier rounds.
 
-Earlier rounds are kept ever farther apart, and all partitions share them: they tell since when, at the least, a message
-has waited.
+Earlier rounds are kept at intervals that grow with their age, and all partitions share them. They show since when, at
+least, a message has waited.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from streaming.run.lag.commit_table import Int32s, Int64s
 from streaming.run.lag.names import Names
 
 PART_OF_AGE: Final = 6
-"""Earlier rounds lie so close that the instant of a message is known to this part of its age."""
+"""Earlier rounds are so close together that a message's instant is known to within this fraction (1/6) of its age."""
 MAX_AGE_MS: Final = 7 * 86_400_000
 
 
@@ -24,7 +24,7 @@ _NONE: Int64s = np.empty(0, np.int64)
 
 
 class Place(NamedTuple):
-    """Where a topic's partitions lie in the columns of a round; `topic_id` None: not known (brokers before 2.8)."""
+    """The position of a topic's partitions in a round's columns; `topic_id` None: not known (brokers before 2.8)."""
 
     topic_id: str | None
     first: int
@@ -33,57 +33,57 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Offsets of all partitions of topics, one topic after the other; `NO_OFFSET`: nobody ever told.
+    """Offsets of all partitions of topics, one topic after the other; `NO_OFFSET`: never answered.
 
-    What a leader did not tell this time is as it was, with the instant of the round that it is of.
+    A partition without an answer in this round keeps its earlier offsets, with the instant of the earlier round.
     """
 
     at_ms: int
-    """When it was asked, by the brokers' clocks."""
+    """When it was requested, by the brokers' clocks."""
     answered_ms: int
-    """When it ended, by this machine's."""
+    """When it ended, by this machine's clock."""
     places: Mapping[str, Place]
     ends: Int64s
     starts: Int64s
     asked_ms: Int64s
     answered_since_ms: Int64s
-    """Since which round each one has had an answer; 0: always."""
+    """The round since which each partition has had answers; 0: always."""
     stable: Mapping[tuple[str, int], int] = field(default_factory=dict)
-    """Last stable offsets, of the partitions of which they were asked."""
+    """Last stable offsets of the partitions for which they were requested."""
     gone: frozenset[str] = frozenset()
     """Topics that do not exist."""
     unanswered: Mapping[str, int] = field(default_factory=dict)
-    """What was not told: error to number of partitions, or of topics that nobody may describe."""
+    """What was not answered: error -> number of partitions, or of topics that could not be described."""
     _numbered: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     def ends_of(self, names: Names, topics: Int32s, partitions: Int32s) -> Int64s:
-        """Return end offsets of partitions, their topics by the numbers of their names."""
+        """Return the end offsets of partitions; their topics are given as numbers in `names`."""
         return self._taken(self.ends, names, topics, partitions)
 
     def ends_at(self, names: Names, topics: Int32s, partitions: Int32s, at_ms: Int64s) -> Int64s:
-        """Return likewise what was known of them at instants: nothing that was too old by then."""
+        """Return the end offsets of partitions as known at instants; `NO_OFFSET` if they were too old by then."""
         asked_ms = self._taken(self.asked_ms, names, topics, partitions)
         return np.where(asked_ms >= at_ms - FRESH_MS, self.ends_of(names, topics, partitions), NO_OFFSET)
 
     def offsets_of(self, names: Names, topics: Int32s, partitions: Int32s) -> tuple[Int64s, ...]:
-        """Return likewise ends, starts, when these were asked, and since when every round has an answer."""
+        """Return end and start offsets of partitions, when they were requested, and since when each was answered."""
         columns = (self.ends, self.starts, self.asked_ms, self.answered_since_ms)
         return tuple(self._taken(column, names, topics, partitions) for column in columns)
 
     def counts_of(self, names: Names, topics: Int32s) -> Int64s:
-        """Return how many partitions topics have; 0: it does not exist, -1: not known."""
+        """Return how many partitions topics have; 0: the topic does not exist, -1: not known."""
         self._look_up(names)
         counts: Int64s = self._numbered["counts"][topics]
         return counts
 
     def dump(self) -> tuple[Any, ...]:
-        """Return the end offsets, as `marshal` can write them."""
+        """Return the end offsets in a form that `marshal` can write."""
         places = {name: tuple(place) for name, place in self.places.items()}
         return self.at_ms, self.answered_ms, places, self.ends.tobytes(), self.asked_ms.tobytes()
 
     @classmethod
     def load(cls, kept: tuple[Any, ...]) -> Self:
-        """Return what was dumped."""
+        """Load what `dump` returned."""
         at_ms, answered_ms, places, *columns = kept
         ends, asked_ms = (np.frombuffer(column, np.int64) for column in columns)
         return cls(
@@ -99,7 +99,7 @@ class Round:
         return np.where(known, column[places], NO_OFFSET)
 
     def _look_up(self, names: Names) -> None:
-        """Find the topics by number, once as long as the numbers stay the same."""
+        """Look up the topics by number, and again only if the numbers have changed."""
         if self._numbered.get("changes") == names.changes:
             return
         absent = {name: Place(None, 0, 0) for name in self.gone}
@@ -114,13 +114,13 @@ NO_ROUND: Final = Round(0, 0, {}, _NONE, _NONE, _NONE, _NONE)
 
 
 class History:
-    """Earlier rounds, oldest first, of which only the end offsets are known."""
+    """Earlier rounds, oldest first; only their end offsets are kept."""
 
     def __init__(self, rounds: list[Round] | None = None) -> None:
         self.rounds = rounds or []
 
     def add(self, newest: Round) -> None:
-        """Keep a round; of those before, what is no longer needed goes."""
+        """Add a round, and drop earlier ones that are no longer needed."""
         before = self.rounds[-1] if self.rounds else NO_ROUND
         again = {
             name for name, place in newest.places.items() if place.topic_id != before.places.get(name, place).topic_id
@@ -131,7 +131,7 @@ class History:
         self.rounds = _thinned(self.rounds)
 
     def waits_since_ms(self, names: Names, topics: Int32s, partitions: Int32s, committed: Int64s) -> Int64s:
-        """Return the first round that saw each log beyond the committed offset and so did all since; 0: none did."""
+        """Return the earliest round since which every log was longer than the committed offset; 0: none."""
         since_ms = np.zeros(len(topics), np.int64)
         left = np.arange(len(topics))
         for earlier in reversed(self.rounds):
@@ -143,12 +143,12 @@ class History:
         return since_ms
 
     def dump(self) -> list[tuple[Any, ...]]:
-        """Return all that is known, as `marshal` can write it."""
+        """Return the whole content in a form that `marshal` can write."""
         return [of.dump() for of in self.rounds]
 
     @classmethod
     def load(cls, kept: list[tuple[Any, ...]]) -> Self:
-        """Return what was dumped."""
+        """Load what `dump` returned."""
         return cls([Round.load(of) for of in kept])
 
 
@@ -157,12 +157,12 @@ def _only_ends(of: Round) -> Round:
 
 
 def _without(topics: set[str], earlier: Round) -> Round:
-    """Return a round without topics that were recreated since."""
+    """Return a round without topics that were recreated after it."""
     return replace(earlier, places={n: p for n, p in earlier.places.items() if n not in topics}, _numbered={})
 
 
 def _thinned(rounds: list[Round]) -> list[Round]:
-    """Return the first, the last, and of those between what keeps neighbours close for their age."""
+    """Return the first, the last, and enough rounds between them to keep neighbors close for their age."""
     now_ms = rounds[-1].at_ms
     kept: list[Round] = []
     for at, candidate in enumerate(rounds):

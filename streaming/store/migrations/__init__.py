@@ -1,4 +1,4 @@
-"""The schema, step by step (Alembic): one file a change in `versions/`, each brings a database to the next state.
+"""The schema, step by step (Alembic): each file in `versions/` is one change and migrates a database to the next state.
 
 A change to `tables` needs a new file here, made by hand or by Alembic's autogenerate; a test compares the two. A
 released file is never edited.
@@ -21,7 +21,7 @@ class UnknownSchemaError(Exception):
 
 
 def upgrade(connection: Connection, revision: str = "head") -> None:
-    """Bring a database, empty or older, to the newest schema, or to an older one; in the caller's transaction.
+    """Migrate an empty or older database to a schema, by default the newest, in the caller's transaction.
 
     Raises `UnknownSchemaError` if it is newer than this program.
     """
@@ -36,12 +36,12 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
 
 
 def head() -> str:
-    """Name the newest schema."""
+    """Return the revision of the newest schema."""
     return str(ScriptDirectory.from_config(_config()).get_current_head())
 
 
 def revision_of(connection: Connection) -> str | None:
-    """Name the schema of a database; None if it is empty."""
+    """Return the revision of a database's schema; None if it is empty."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()

@@ -1,4 +1,4 @@
-"""What Alembic runs to migrate: on the connection, and in the transaction, that `upgrade` was given."""
+"""The script that Alembic runs to migrate, on the connection and in the transaction that `upgrade` was given."""
 
 from alembic import context
 

@@ -52,7 +52,7 @@ def test_a_jar_that_was_changed_later_is_refused_with_what_to_do(elsewhere):
     changed.write_bytes(b"something else")
     with pytest.raises(RunError) as refused:
         connector.connector_jars()
-    advice = f"remove {changed.parent}, then run fetches it anew"
+    advice = f"remove {changed.parent}, then run fetches it again"
     assert str(refused.value) == f"{changed} is not the jar of jars.sha256: {advice}"
 
 
