@@ -268,11 +268,11 @@ def _types(distinct: pa.BinaryArray) -> Indexes:
     types[at] = keys.number(0, 2)
     if texts.data.max(initial=0) < 0x80:
         return types
-    upper = np.concatenate([[0], np.cumsum(texts.data >= 0x80)])
-    foreign = np.zeros(len(at), np.bool_)
+    non_ascii_before = np.concatenate([[0], np.cumsum(texts.data >= 0x80)])
+    has_non_ascii = np.zeros(len(at), np.bool_)
     for start, size in ((keys.starts + 4, group), (keys.starts + 6 + group, topic)):
-        foreign |= upper[start + size] > upper[start]
-    for row in np.flatnonzero(foreign).tolist():
+        has_non_ascii |= non_ascii_before[start + size] > non_ascii_before[start]
+    for row in np.flatnonzero(has_non_ascii).tolist():
         if not _is_utf8(keys, row, (4, int(group[row])), (6 + int(group[row]), int(topic[row]))):
             types[at[row]] = IRREGULAR
     return types

@@ -82,7 +82,7 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         # State stays partitioned by this number, so it is part of the layout.
         "spark.sql.shuffle.partitions": str(shuffle_partitions),
-        # For an internal topic, fetching offsets with AdminClient never returns any, without an error.
+        # With AdminClient, Spark never gets any offsets of an internal topic, and reports no error.
         "spark.sql.streaming.kafka.useDeprecatedOffsetFetching": "true",
         # Several Arrow batches per task in steady state: a worker looks up lines while the JVM reads the next ones.
         "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
