@@ -88,9 +88,8 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
         # With any other number Spark adds up the bytes of a batch again after each row.
         "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
-        # Otherwise a tenth of the JVM's time is spent checking that a task that ran twice had the same output. Its
-        # bytes may differ (packing depends on what a worker knows), but their meaning does not. Spark skips the check
-        # only if both settings are off.
+        # Else a tenth of the JVM's time goes into checking that a repeated task had equal output. Its bytes may differ
+        # (packing depends on what a worker knows), but not their meaning. The check is off only if both settings are.
         "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
         "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch": "false",
         # Packed heartbeats hardly compress, and counting keys is not worth a lookup before each write.
@@ -103,17 +102,15 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
-        # Batches make much garbage and keep little, so a concurrent collector is not needed; it would take cores from
-        # them. In a young generation large enough for a batch its objects die young; with a smaller one, lines were
-        # promoted to the old generation. With huge pages, if Linux has them, fewer pages are set up; the JVMs of other
-        # systems do not know the option.
+        # Batches make much garbage and keep little: a concurrent collector would only take cores from them. In a young
+        # generation as large as a batch its objects die young; with a small one, lines got into the old generation.
+        # Huge pages, where Linux has them, are fewer to set up; a JVM of another system does not know the option.
         "spark.driver.extraJavaOptions": (
             "-XX:+UseParallelGC -Xmn512m -XX:+IgnoreUnrecognizedVMOptions -XX:+UseTransparentHugePages "
             f"-Dlog4j2.configurationFile={LOG4J2.as_uri()}"
         ),
-        # Spark keeps the data fetched for a range of offsets for a reader that continues from its last record, which is
-        # rare. With the default of five minutes it fills most of the heap, and a full collection takes as long as a
-        # batch.
+        # Spark keeps fetched data for a reader that continues from its last record, which is rare. With the default of
+        # five minutes it fills most of the heap, and a full collection takes as long as a batch.
         "spark.kafka.consumer.fetchedData.cache.timeout": "50ms",
         "spark.kafka.consumer.fetchedData.cache.evictorThreadRunInterval": "50ms",
         # Hadoop sets its own file permissions, regardless of the process's umask.
