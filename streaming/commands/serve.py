@@ -33,7 +33,7 @@ def serve_command(config_path: Path | None) -> None:
         raise WrongConfiguration(str(error)) from None
     except (AddressError, StoreError) as error:
         click.echo(str(error), err=True)
-        sys.exit(2 if isinstance(error, ConfigError) else 1)
+        sys.exit(1)
     click.echo(settings.effective(), err=True)
     logs.configure()
     try:

@@ -226,7 +226,7 @@ class _Lists:
         self.slots = columns.slots.tolist()
         self.topic, self.topic_id = [table.topics[number] for number in columns.topics.tolist()], rows.topic_ids()
         self.partition, self.committed = columns.partitions.tolist(), rows.committed.tolist()
-        self.committed_ms, self.starts, self.ends = rows.committed_ms.tolist(), columns.starts.tolist(), columns.ends
+        self.committed_ms, self.starts = rows.committed_ms.tolist(), columns.starts.tolist()
         self.ends = columns.ends.tolist()
         self.lag, self.asked_ms = rows.lag.tolist(), columns.asked_ms.tolist()
         waits_ms = columns.waits_since_ms.tolist()
