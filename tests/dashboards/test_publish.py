@@ -179,7 +179,7 @@ def test_https_is_verified_and_a_private_authority_can_be_named(tmp_path):
         ("/folders", 500, {"message": "Folder API error", "traceID": ""}, "500: try again later"),
         ("/datasources", 502, "<html>Bad gateway</html>", "502: try again later"),
         ("/datasources", 503, "the message is that it is starting", "not what it should be"),
-        ("/health", 200, "<html>Welcome</html>", "not Grafana's API"),
+        ("/health", 200, "<html>Welcome</html>", "not from Grafana's API"),
         ("/datasources", 200, {"message": "hello"}, "not what it should be"),
     ],
 )
