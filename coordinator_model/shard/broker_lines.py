@@ -121,13 +121,16 @@ class BrokerLines:
     def _was_elected_again(self, event: Answer) -> bool:
         """Tell whether an answer shows that a former coordinator writes records again.
 
-        It is given once a record is in the log: the answer to a SyncGroup of a new generation, and that to a static
-        member which replaces another without a rebalance
+        It is given once a record is in the log: the answer to a SyncGroup of a new generation, that to a KIP-848
+        heartbeat with a later member epoch, and that to a static member which replaces another without a rebalance
         (``GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin``).
         """
         former = self._clock.former
         if isinstance(event, SyncAnswered):
             return event.error == 0 and former.has_written(event.broker, event.group, event.generation)
+        if isinstance(event, ConsumerHeartbeat):
+            has_raised = event.error == 0 and event.epoch > event.request_epoch >= 0
+            return has_raised and former.was_superseded_before(event.broker, event.arrival_ms)
         if not isinstance(event, JoinAnswered) or event.error or event.instance_id is None or event.request_member_id:
             return False
         return former.was_superseded_before(event.broker, event.arrival_ms) and not self._is_new(event)

@@ -150,6 +150,11 @@ def again(joined_ms=14_000, generation=2, synced=("broker-1", 2), instance=None)
     return story
 
 
+def heartbeat(at_ms=14_000, asked=1, epoch=2, **how):
+    """m9, of a KIP-848 group, sends broker-1 a heartbeat after broker-2 has taken over at 11 s."""
+    return again(synced=None, generation=1).hello(at_ms, "m9", asked, epoch, broker="broker-1", **how)
+
+
 TERMS = {
     "it syncs the generation that it announced": (again(), True),
     "it announced it as it was superseded": (again(12_000), False),
@@ -159,6 +164,12 @@ TERMS = {
     "it replaces a static member": (again(generation=1, synced=None, instance="i"), True),
     "it replaces one as it was superseded": (again(12_000, generation=1, synced=None, instance="i"), False),
     "it replaces one in a rebalance": (again(synced=None, instance="i"), False),
+    "it raises a member epoch": (heartbeat(), True),
+    "it lets a KIP-848 member join": (heartbeat(asked=0), True),
+    "it raises one as it was superseded": (heartbeat(12_000), False),
+    "it answers the epoch that was sent": (heartbeat(asked=2), False),
+    "it lets a KIP-848 member leave": (heartbeat(asked=-1, epoch=-1), False),
+    "it cannot store a raised epoch": (heartbeat(error=15, parked_ms=5_000), False),
 }
 
 
