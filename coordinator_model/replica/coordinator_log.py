@@ -86,7 +86,7 @@ def _note_joining(replica: GroupReplica, event: CoordinatorLine) -> None:
 def _note_replaced(replica: GroupReplica, event: CoordinatorLine) -> None:
     """Note that a static member came back under another id. The record shows that only at the end of the rebalance.
 
-    A group of KIP-848 records it at once.
+    A KIP-848 group records it at once.
     """
     for member_id in event.members:
         member = replica.members.get(member_id)

@@ -72,7 +72,7 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
 def _is_late(replica: GroupReplica, event: JoinAnswered) -> bool:
     """Tell whether an answer is a late line of an earlier generation.
 
-    In a group of KIP-848 each member has an epoch of its own, which is lower than the group's until the next assignment
+    In a KIP-848 group each member has an epoch of its own, which is lower than the group's until the next assignment
     is computed. So only a later epoch of the same member shows that the line is late.
     """
     if replica.type is GroupType.CONSUMER:
@@ -112,7 +112,7 @@ def _restart_unanswered(replica: GroupReplica, at_ms: int, context: JudgementCon
 def _is_of_a_deposed_coordinator(replica: GroupReplica, event: JoinAnswered) -> bool:
     """Tell whether who answered does not know the last record, so another coordinator wrote that.
 
-    A group of KIP-848 has no leader, and a coordinator that makes it a classic group writes that first.
+    A KIP-848 group has no leader, and a coordinator that makes it a classic group writes that first.
     """
     has_a_leader = bool(event.leader) and replica.type is GroupType.CONSUMER
     return has_a_leader or _is_of_an_empty_generation(replica, event) or _is_new_in_a_written_generation(replica, event)
@@ -141,7 +141,7 @@ def _is_new_in_a_written_generation(replica: GroupReplica, event: JoinAnswered) 
 def _take_protocol(replica: GroupReplica, event: JoinAnswered) -> None:
     """Take the protocol that an answer names, unless that of its generation is known.
 
-    The answer to a classic member of a group of KIP-848 names what this member prefers. The coordinator chooses the
+    The answer to a classic member of a KIP-848 group names what this member prefers. The coordinator chooses the
     group's protocol when the group becomes classic, which may be in the same write
     (``GroupMetadataManager.classicGroupJoinToConsumerGroup``).
     """
@@ -161,7 +161,7 @@ def _take_leader(replica: GroupReplica, event: JoinAnswered) -> None:
 
 
 def _was_removed_as_it_waited(replica: GroupReplica, event: JoinAnswered) -> bool:
-    """Tell whether a member of a group of KIP-848 was removed or replaced while its JoinGroup waited for a write."""
+    """Tell whether a member of a KIP-848 group was removed or replaced while its JoinGroup waited for a write."""
     gone_ms = [d.removed_ms for d in replica.departures if d.member.member_id == event.member_id]
     gone_ms += [leave.applied_ms for leave in replica.leaves if leave.member.member_id == event.member_id]
     gone = any(event.arrival_ms <= at_ms <= event.answer_ms for at_ms in gone_ms)
@@ -428,7 +428,7 @@ def _replace_static(replica: GroupReplica, event: JoinAnswered, context: Judgeme
     join. Whether it had is judged once the whole phase is known.
     """
     if event.instance_id is None or replica.type is GroupType.CONSUMER:
-        return []  # records show it in a group of KIP-848
+        return []  # records show it in a KIP-848 group
     former = _former_members(replica, event)
     if former:
         replica.save_last_record()
@@ -515,7 +515,7 @@ def _poll_leave_comes_back(replica: GroupReplica, event: JoinAnswered, context: 
 def _has_a_new_member_list(replica: GroupReplica, event: JoinAnswered) -> bool:
     """Tell whether an answer has the member list of a generation whose list is not known yet.
 
-    A group of KIP-848 has no leader. An answer with a list shows that its coordinator made it a classic group, and the
+    A KIP-848 group has no leader. An answer with a list shows that its coordinator made it a classic group, and the
     record of that shows the members (``GroupMetadataManager.convertToClassicGroup``). A deposed coordinator writes no
     such record.
     """

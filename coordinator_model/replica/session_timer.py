@@ -129,7 +129,7 @@ def is_covered(member: Member, context: JudgementContext) -> bool:
 def touches_ms(member: Member, commits: Commits, since_ms: int) -> list[int]:
     """Return the uncertain restarts ("touches") of a session timer after ``since_ms``.
 
-    These are offset commits (not in groups of KIP-848) and the last heartbeat that was answered 15 behind a stalled
+    These are offset commits (not in KIP-848 groups) and the last heartbeat that was answered 15 behind a stalled
     write.
     """
     if not commits and member.parked_heartbeat_ms is None:
@@ -223,7 +223,7 @@ def _timeout_from_ms(member: Member, start_ms: int, timeout_ms: int) -> int:
 def _timeout_after_ms(member: Member, reset: TimerReset, timeout_ms: int, context: JudgementContext) -> int:
     """Return how long a session lasts that began with a timer reset.
 
-    A coordinator that loads a group of KIP-848 uses the group's session timeout for its classic members too, until they
+    A coordinator that loads a KIP-848 group uses the group's session timeout for its classic members too, until they
     are heard (``GroupMetadataManager.onLoaded``).
     """
     if reset.may_load and member.is_classic_among_consumers:
@@ -253,7 +253,7 @@ def removal_deadline_ms(
 
     The member was removed between ``since_ms`` and ``by_ms``. If the deadline is only known to lie in an interval
     within these, the middle is returned, so that the error is at most half of it. A deadline after the removal counts
-    only if no other is possible. A group of KIP-848 writes a removal as the session ends, so there the deadline is the
+    only if no other is possible. A KIP-848 group writes a removal as the session ends, so there the deadline is the
     possible instant nearest to the removal.
     """
     removed_ms, spans = gone_by_ms(departure.member, context) or departure.removed_ms, deadlines(departure, context)
@@ -308,7 +308,7 @@ def _due(departure: Departure, context: JudgementContext) -> list[Span]:
 
 
 def _explains(span: Span, departure: Departure, grace_ms: int) -> bool:
-    """Tell whether a session that ended in a span explains a removal. A group of KIP-848 writes a removal at once."""
+    """Tell whether a session that ended in a span explains a removal. A KIP-848 group writes a removal at once."""
     first_ms, last_ms, _ = span
     if not departure.member.in_kip848_group:
         return first_ms <= departure.removed_ms + grace_ms

@@ -61,7 +61,7 @@ CAUSES: tuple[Callable[[Case], Answer], ...] = (
 
 1. A coordinator that wakes from a pause runs all timers that came due in it, in the order in which they were due. All
    other causes assume that timers run in time, so this one is asked before them.
-2. Groups of KIP-848 have no join phase. Their members are judged by their own timers: no later cause is asked.
+2. KIP-848 groups have no join phase. Their members are judged by their own timers: no later cause is asked.
 3. A member that joined has to sync before the next join phase begins, so this deadline comes before that phase's.
 4. What is left is the join phase. No join phase removes a static member.
 5. An extended phase dropped its dynamic members when its timeout ran out, some time before they are found gone. The

@@ -78,7 +78,7 @@ def _is_told_again(replica: GroupReplica, member: Member) -> bool:
     """Tell whether the end of a member's session has been reported already, and the member was not heard since.
 
     A deposed coordinator removed the member and wrote nothing. The next coordinator loaded the log, which still has the
-    member, and lets its session end once more. A group of KIP-848 writes each removal, so it shows none twice.
+    member, and lets its session end once more. A KIP-848 group writes each removal, so it shows none twice.
     """
     heard_ms = max(member.session_from_ms or 0, member.joined_ms or 0, member.claimed_ms or 0)
     own = (d for d in replica.departures if d.judged and d.member.member_id == member.member_id)
@@ -245,7 +245,7 @@ def add_departure(replica: GroupReplica, departure: Departure) -> None:
 def is_about_to_end(replica: GroupReplica, departure: Departure) -> bool:
     """Tell whether a reported removal's incident ends the next time that its group is evaluated: the member came back.
 
-    In a group of KIP-848 it is a member as soon as it is accepted.
+    In a KIP-848 group it is a member as soon as it is accepted.
     """
     return (
         departure.judged and departure.rule is not None and departure.returned_ms is not None and replica.type in KINDS
@@ -272,7 +272,7 @@ def explain_by_leave(
 ) -> Member | None:
     """Withdraw the last removal that a late leave explains; return the member as it was. None: it explains no removal.
 
-    ``lost``: the leave was answered 15 behind a stalled write. In a group of KIP-848 such a leave explains only the
+    ``lost``: the leave was answered 15 behind a stalled write. In a KIP-848 group such a leave explains only the
     removal that it wrote itself. Another coordinator, which does not know of the leave, made any later removal.
     """
     for departure in reversed(replica.departures):
