@@ -5,8 +5,8 @@ assignment epoch it is Assigning. If a member is not yet stable at the assignmen
 Stable. A removal writes tombstones at the instant at which it happens. Only the answer to a heartbeat shows whether the
 member left (-1).
 
-The three kinds write the same records under numbers of their own, with few differences. Share groups revoke nothing, so
-they are only Empty or Stable. Streams groups assign tasks, and are NotReady while their topology is not validated.
+The three kinds write nearly the same records, under record types of their own. Share groups revoke nothing, so they are
+only Empty or Stable. Streams groups assign tasks, and are NotReady while their topology is not validated.
 """
 
 from collections.abc import Callable
@@ -161,7 +161,7 @@ def _read_target(replica: GroupReplica, type_: GroupType, event: RecordRead) -> 
 def _read_current(replica: GroupReplica, type_: GroupType, event: RecordRead) -> None:
     value = event.value
     if value is None:
-        return  # as above
+        return  # the tombstone of its member record removes it
     become(replica, type_, event.order_ms)
     member = modern_member(replica, event.key["memberId"], event.order_ms)
     before = (member.generation, member.state, member.revoking, member.assignment)
