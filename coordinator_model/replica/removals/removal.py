@@ -88,7 +88,7 @@ def _is_told_again(replica: GroupReplica, member: Member) -> bool:
 
 
 def _depart_unseen(replica: GroupReplica, departure: Departure) -> None:
-    """Keep a departure that only a record shows. A member whose poll was overdue is taken to have left for that."""
+    """Keep a departure that only a record shows. A member whose poll was overdue is assumed to have left for that."""
     if departure.cause is Cause.POLL_INTERVAL:
         remember_leave(replica, Leave(departure.member, departure.removed_ms, departure.cause, None))
     add_departure(replica, departure)
@@ -192,7 +192,7 @@ def _may_be_retried(replica: GroupReplica, member: Member, removed_ms: int) -> b
 
 
 def _stall_ms(replica: GroupReplica, member: Member, successor: JoinAnswered | None) -> int:
-    """Return for how long, beyond the grace, the judgement waits for lines of heartbeats behind a stalled write.
+    """Return how long, beyond the grace, the judgement waits for lines of heartbeats behind a stalled write.
 
     These lines distinguish the end of a session from a missed join phase, and from a replacement. So the removals of
     dynamic members of classic groups have to wait, and of static ones with a successor. Without one, only the end of
@@ -220,7 +220,7 @@ def note_parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int
 
 
 def open_removals(replica: GroupReplica, member_id: str, applied_ms: int) -> list[Departure]:
-    """Return the removals of a member that are not judged yet and before which a line of that instant came."""
+    """Return the removals of a member that are not judged yet and that a line of this instant precedes."""
     own = (d for d in replica.departures if d.member.member_id == member_id)
     return [d for d in own if not d.judged and applied_ms <= d.gone_ms]
 

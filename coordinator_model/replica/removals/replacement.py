@@ -27,7 +27,7 @@ def had_expired(replica: GroupReplica, departure: Departure, together: Together)
     if (member.unknown_ms or removed_ms) < removed_ms:
         return not _is_reported(replica, departure)
     if any(end_ms < last_ms for other, end_ms in together.once(_first_starters) if other != id(departure)):
-        return False  # sessions that began with one load and are as long end in one instant
+        return False  # sessions of equal length that began with one load end at one instant
     return _began_the_phase(departure, together, first_ms)
 
 

@@ -24,8 +24,8 @@ from coordinator_model.replica.session_timer import (
 from coordinator_model.states import Cause
 
 UNSEEN_DIVISOR = 2
-"""If a member is removed more than a session timeout, divided by this, after its session seems to have ended, more than
-one heartbeat of it was not seen: clients usually send three or more in a session timeout."""
+"""If more than a session timeout, divided by this, lies between the apparent end of a member's session and its removal,
+more than one of its heartbeats was not seen: clients usually send three or more in a session timeout."""
 
 
 def possible_end(
@@ -77,7 +77,7 @@ def own_cause(member: Member) -> Cause:
 def _expired(case: Case, end_ms: int) -> SessionExpired:
     """Return the verdict that the session ended at ``end_ms``.
 
-    If only an interval is known, and an instant within it has been reported already, that stays.
+    If only an interval is known, and an instant within it has been reported already, that instant stays.
     """
     timeout_ms, reset = session_timeout_ms(case.member, case.context), case.session_reset
     blamed = reset if reset is not None and reset.cause is not Cause.UNKNOWN else None
@@ -113,7 +113,7 @@ def _emptied_by_another(case: Case) -> bool:
 
 
 def _is_of_its_own_timer(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether one of the member's own rebalance timers was due at its removal: it explains more than a retry."""
+    """Tell whether a rebalance timer of the member's own was due at its removal: that explains more than a retry."""
     return any(abs(departure.removed_ms - at_ms) <= CUT_MS for at_ms in own_timers_ms(departure.member, context))
 
 

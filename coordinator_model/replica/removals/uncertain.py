@@ -61,7 +61,7 @@ def joined_a_later_generation(inference: Inference) -> bool:
 
 
 def lines_were_behind(inference: Inference) -> bool:
-    """Tell whether the lines of the time of the removal came long after its record, and no pause explains that.
+    """Tell whether the lines around the time of the removal came long after its record, and no pause explains that.
 
     While the coordinator was paused it wrote no lines, so none can be late.
     """
