@@ -257,7 +257,7 @@ class GroupReplica:
         self.generation = self.assignment_epoch = -1
 
     def forget_all_but_incarnation(self) -> None:
-        """Forget what is known of a deleted group, except what distinguishes it from the next one with its id."""
+        """Forget what is known about a deleted group, except what distinguishes it from the next one with its id."""
         for known in (self.refused, self.zombies, self.logged, self.proofs, self.joining, self.asking):
             known.clear()
         for listed in (self.leaves, self.unexplained, self.violations):

@@ -89,7 +89,7 @@ def _blame_the_poll(departure: Departure, event: MetricsPushed | MetricsExported
 
 
 def _is_proven(leave: Leave, event: MetricsPushed | MetricsExported) -> bool:
-    """Tell whether a member left as its limit had passed, and has lived since for a whole interval without a poll."""
+    """Tell whether a member left when its limit had passed, and lived on for a whole interval without a poll."""
     member, limit_ms = leave.member, leave.member.rebalance_timeout_ms
     from_ms, until_ms = member.polled_from_ms, member.polled_until_ms
     if event.polled or not limit_ms or from_ms is None or until_ms is None:

@@ -489,7 +489,7 @@ def _unnamed_replacements(replica: GroupReplica, event: JoinAnswered) -> list[De
 
 
 def _fill_from_join(member: Member, event: JoinAnswered, *, with_timeouts: bool = True) -> None:
-    """Take what a JoinGroup says of its member. It may leave out the instance id, which the member id implies."""
+    """Take what a JoinGroup says about its member. It may leave out the instance id, which the member id implies."""
     member.instance_id = event.instance_id or member.instance_id
     member.client_id, member.client_host = event.client_id, event.client_host
     member.connection, member.software = event.connection, event.software
@@ -536,7 +536,7 @@ def _must_sync_first(replica: GroupReplica, member: Member) -> bool:
 def _apply_leaders_list(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """Apply the leader's member list: unlisted members were dropped, and every listed member's timer restarted.
 
-    The timers restarted when the phase ended. A leader whose answer was lost is told the list when it asks again, which
+    The timers restarted when the phase ended. A leader whose answer was lost gets the list when it asks again, which
     may be much later.
     """
     completed_ms = min(event.answer_ms, replica.generation_since_ms)

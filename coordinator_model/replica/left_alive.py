@@ -28,7 +28,7 @@ def seen(replica: GroupReplica, event: ClientSeen) -> None:
 
 
 def _leave_of(replica: GroupReplica, event: ClientSeen) -> Leave | None:
-    """Return the newest leave of the client that was seen; None if another of its id and host is a member."""
+    """Return the newest leave of the client that was seen; None if another client with its id and host is a member."""
     name = on_host(event)
     mine = [leave for leave in replica.leaves if on_host(leave.member) == name]
     if not all(name) or not mine or mine[-1].cause is not Cause.LEFT or mine[-1].reason:

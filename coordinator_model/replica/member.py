@@ -63,12 +63,12 @@ class Member:
     """The topics that a KIP-848 member names; ``topics`` has those of its regular expression too."""
     topic_regex: str | None = None
     target: Assignment = field(default_factory=dict)
-    """What the target assignment wants it to own (records 7, 13, 21)."""
+    """The partitions that the target assignment gives it (records 7, 13, 21)."""
     revoking: Assignment = field(default_factory=dict)
-    """What of its assignment it has to give up (records 8, 22)."""
+    """The part of its assignment that it has to give up (records 8, 22)."""
     revoking_since_ms: int | None = None
     tasks: dict[str, Assignment] = field(default_factory=dict)
-    """Role (active, standby, warmup; connectors) to names to numbers: what is assigned if it is not partitions."""
+    """What is assigned besides partitions: role (active, standby, warmup; connectors) to names to numbers."""
     kip848: bool = False
     away_ms: int | None = None
     """Since when a static KIP-848 member is away for a while (epoch -2); None: it is not."""

@@ -95,7 +95,7 @@ class JoiningMember(NamedTuple):
 
 
 class LoggedRemoval(NamedTuple):
-    """What a line of the coordinator's own log says of a member's removal, see ``coordinator_log``."""
+    """What a line of the coordinator's own log says about a member's removal, see ``coordinator_log``."""
 
     at_ms: int
     what: str

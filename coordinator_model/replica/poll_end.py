@@ -54,8 +54,8 @@ def stopped_at_its_end(member: Member, end: PollEnd) -> bool:
 def stopped_polling(member: Member) -> bool:
     """Tell whether a member's heartbeats stopped because its client did not poll.
 
-    A client that reports poll ages, such as Java's classic client, then pushes nothing any more. For other clients, a
-    push has to show that they live on without a poll.
+    A client that reports poll ages, such as Java's classic client, then stops pushing. For other clients, a push has to
+    show that they live on without a poll.
     """
     end = poll_end(member)
     if end is None or not stopped_at_its_end(member, end):

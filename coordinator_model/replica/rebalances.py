@@ -1,4 +1,4 @@
-"""What the rules about rebalances remember of a group: when it rebalanced, and which generations were never stable."""
+"""What rules about rebalances remember about a group: when it rebalanced, and which generations were never stable."""
 
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.notes import Rebalance

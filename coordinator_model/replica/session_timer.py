@@ -1,4 +1,4 @@
-"""When a member's session ends, and how far that can be known.
+"""When a member's session ends, and how exactly that can be known.
 
 Theory (``GroupMetadataManager.rescheduleClassicGroupMemberHeartbeat`` and ``scheduleConsumerGroupSessionTimeout``). The
 coordinator keeps one session timer for each member. Some of its restarts are seen: accepted heartbeats, the end of a
@@ -26,7 +26,7 @@ from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
 
 SAME_START_MS = 10
-"""How far apart the instants of a record and of its answer's line may be, though both are of the same step."""
+"""How far apart the instants of a record and of its answer's line may be, though both belong to the same step."""
 FIRST_ANSWER_MS = 200
 """How long before its line the first answer of a new coordinator may have been applied."""
 TIMER_EARLY_MS = 250

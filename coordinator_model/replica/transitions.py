@@ -2,7 +2,7 @@
 
 A monitor sees a coordinator from outside and misses things, so it needs more transitions than Kafka itself allows: an
 accepted heartbeat shows that a group is stable, whatever its state was before. If a pair is not in the table, its event
-is applied all the same, because the coordinator is right, and is counted (``GroupReplica.unexpected``).
+is applied nevertheless, because the coordinator is right, and is counted (``GroupReplica.unexpected``).
 
 Kafka's own tables: ``ClassicGroupState.validPreviousStates``, ``ConsumerGroup.maybeUpdateGroupState``.
 """

@@ -12,7 +12,7 @@ STALL_MS = 5_000
 
 @dataclass(slots=True)
 class Departure:
-    """A member that is gone, and what is known of the cause."""
+    """A member that is gone, and what is known about the cause."""
 
     member: Member
     rule: str | None

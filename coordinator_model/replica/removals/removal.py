@@ -144,7 +144,7 @@ def _departure(
     answered_by: str,
     successor: JoinAnswered | None,
 ) -> Departure:
-    """Return what is known of a removal when the member is found gone, with the join phase in which it was removed.
+    """Return what is known about a removal when the member is found gone, with the join phase in which it was removed.
 
     If the unreported phase dropped it, it was removed then, which is before it was found gone.
     """

@@ -156,7 +156,7 @@ def _surely_alive(together: Together) -> list[Departure]:
 
 
 def _left_before(leave: Leave, departure: Departure) -> bool:
-    """Tell whether a leave is the departed member's own, was accepted, and removed nobody in the log.
+    """Tell whether a leave of the departed member's own was accepted before its removal, but not written to the log.
 
     The broker that answered that leave was deposed: another coordinator had loaded the log, and removed the member once
     more.

@@ -33,7 +33,7 @@ def possible_end(
 ) -> tuple[int, TimerReset | None] | None:
     """Return when a member's session ended, if its end caused the removal, and the timer reset that began the session.
 
-    None: nothing is known of its session.
+    None: nothing is known about its session.
     """
     context, went_ms = together.context, gone_between(departure, together)
     end_ms, reset = removal_deadline_ms(departure, context, *went_ms)
@@ -41,7 +41,7 @@ def possible_end(
         early = end_ms is not None and end_ms > departure.removed_ms
         early = early and not _is_of_its_own_timer(departure, context)
         if end_ms is None or (early and _start_is_unsure(replica, departure, context)):
-            end_ms = departure.removed_ms  # nothing known of its session contradicts that it ended here
+            end_ms = departure.removed_ms  # nothing known about its session contradicts that it ended here
     return None if end_ms is None else (end_ms, reset)
 
 
