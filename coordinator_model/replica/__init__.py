@@ -1,1 +1,1 @@
-"""One group, replayed: what the replica holds (``group``), and the only writer of it (``replay``)."""
+"""The replica of one group: its state (``group``), and the only modules that write it (``replay`` and ``advance``)."""

@@ -32,9 +32,9 @@ SET_ASIDE = "group_set_aside"
 
 
 def why_not(replica: GroupReplica | None, event: GroupEvent, *, loading: bool) -> str | None:
-    """Return under which name an event is counted that is not applied to its group; None: it is applied.
+    """Return the name under which an event is counted that is not applied to its group; None: it is applied.
 
-    ``loading``: its coordinator may be loading the log. Then it answers 0 to classic heartbeats of anybody.
+    ``loading``: its coordinator may be loading the log. Then it answers 0 to classic heartbeats from anybody.
     """
     if replica is None or replica.deleted:
         return None if makes_known(event, loading=loading) else UNKNOWN_GROUP
@@ -51,7 +51,7 @@ def why_not(replica: GroupReplica | None, event: GroupEvent, *, loading: bool) -
 def makes_known(event: GroupEvent, *, loading: bool) -> bool:
     """Tell whether an event about a group that is not known makes it known.
 
-    A tombstone or an accepted leave only ends something that was not known. A client's report is no answer of a broker.
+    A tombstone or an accepted leave only ends something that was not known. A client's report is not a broker's answer.
     A SyncGroup says too little about a member whose JoinGroup was not seen.
     """
     match event:

@@ -1,6 +1,6 @@
 """What changes a replica without an event: time passes, the group is judged, its coordinator moves.
 
-``replay`` applies events, these functions all else. Only these two modules write to a replica.
+``replay`` applies events; these functions apply everything else. Only these two modules write to a replica.
 ``tests/repository/test_one_writer.py`` fails if any other module does.
 """
 
@@ -33,9 +33,9 @@ def conclude(
 
     ``expired_ms``: by member id, the deadlines that members are found to have missed. A rebalance that starts a moment
     later must not change that. ``ended``: rule and member id of the departures whose incidents are over. A departure
-    that still has to be judged is another one, even if member and rule are the same, and stays. The end of a session
-    stays too, without being reported, as long as the next coordinator may let it end once more. Of a deleted group only
-    the incarnation is kept.
+    that still has to be judged is another one, even if member and rule are the same, and stays. The departure of a
+    member whose session ended stays too, without being reported, as long as the next coordinator may let that session
+    end once more. Of a deleted group only the incarnation is kept.
     """
     spoken = [m for m in replica.members.values() if m.member_id in expired_ms and m.verdict_ms is None]
     for member in spoken:
@@ -54,7 +54,7 @@ def conclude(
 
 
 def _may_end_again(replica: GroupReplica, departure: Departure) -> bool:
-    """Tell whether the log has a classic member whose session a deposed coordinator has let end, so it is not heard."""
+    """Tell whether the log has a classic member that was not heard since a deposed coordinator let its session end."""
     member_id = departure.member.member_id
     member = replica.members.get(member_id) or replica.recorded.get(member_id)
     heard_ms = departure.removed_ms if member is None else member.session_from_ms or 0

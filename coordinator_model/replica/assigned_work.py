@@ -1,8 +1,8 @@
-"""What is assigned to a classic member that is not just partitions: Kafka Streams' tasks, Connect's connectors.
+"""What is assigned to a classic member besides partitions: Kafka Streams' tasks, Connect's connectors.
 
 Both come from the subscription and assignment in the group's record (``AssignmentInfo`` of Streams,
-``ConnectProtocol``). Role to names to numbers, as in streams groups: ``{"active": {"0": [1, 2]}}``,
-``{"connectors": {"jdbc": [-1, 0]}}``, where -1 is the connector itself.
+``ConnectProtocol``). It maps a role to names, and a name to numbers, as in streams groups:
+``{"active": {"0": [1, 2]}}``, ``{"connectors": {"jdbc": [-1, 0]}}``, where -1 is the connector itself.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from coordinator_model.replica.member import Assignment
 CONNECT_PROTOCOL_TYPE = "connect"
 STREAMS_PROTOCOL = "stream"
 MAX_TASKS_SHOWN = 4_096
-"""Tasks kept a member; a stranger's blob could name millions."""
+"""How many tasks are kept for each member; a blob from an unknown client could name millions."""
 Work = dict[str, Assignment]
 
 
@@ -39,7 +39,7 @@ def _named(tasks: Iterable[Task]) -> Assignment:
 def _connectors(subscribed: bytes, assigned: bytes) -> Assignment:
     """Return what a Connect worker runs.
 
-    Eager assignments are whole; incremental ones ("compatible", "sessioned") only change what the worker said it ran
+    Eager assignments are complete; incremental ones ("compatible", "sessioned") only change what the worker said it ran
     when it joined.
     """
     given = connect_assignment(assigned)

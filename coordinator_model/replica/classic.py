@@ -1,9 +1,9 @@
 """The classic protocol: type-2 records, answered Heartbeat and SyncGroup. See ``join`` and ``leave`` for the others.
 
 Kafka's side is ``GroupMetadataManager.classicGroup…`` and ``ClassicGroup``. What only the coordinator knows is inferred
-as narrowly as the answers allow. One heartbeat answered 27 puts the whole group in PreparingRebalance, until a
-JoinGroup is answered with a higher generation. The leader's member list shows who was dropped. The answer to the
-leader's SyncGroup, or the record, makes the group Stable.
+as closely as the answers allow. One heartbeat answered 27 puts the whole group in PreparingRebalance, until a JoinGroup
+is answered with a higher generation. The leader's member list shows who was dropped. The answer to the leader's
+SyncGroup, or the record, makes the group Stable.
 """
 
 from functools import partial
@@ -67,7 +67,7 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
     gone = [member for member in replica.members.values() if member.member_id not in listed]
     former = {member.instance_id: member for member in gone if member.instance_id is not None}
     drop_unlisted(replica, set(listed), {i.get("groupInstanceId") for i in listed.values()}, removed_ms, context)
-    # every timer restarted when the join phase completed, whoever answered; a successor's when the successor came
+    # all timers restarted when the join phase ended, whichever broker answered; a successor's when the successor came
     completed_ms = -1 if replacement or downgrade else value.get("currentStateTimestamp", -1)
     timer_reset_ms = completed_ms if completed_ms > 0 else at_ms
     for member_id, item in listed.items():
@@ -128,11 +128,13 @@ def drop_unlisted(
 ) -> None:
     """Remove the members that the coordinator no longer lists. A static member with a successor was replaced.
 
-    If a record is the first to show the successor, that had joined in the join phase of the record's generation.
+    If a record is the first to show the successor, the successor had joined in the join phase of the record's
+    generation.
     """
     gone = [member for member in replica.members.values() if member.member_id not in listed]
     join_phase.weigh_unreported_phase(replica, context)
-    if replica.unreported_phase is not None:  # first those that it dropped: their timeouts do not extend the next phase
+    if replica.unreported_phase is not None:
+        # those that it dropped come first: their timeouts do not extend the next phase
         gone = sorted(gone, key=partial(join_phase.was_kept, replica.unreported_phase))
     replaced_ms = replica.generation_since_ms if replica.state is GroupState.COMPLETING_REBALANCE else at_ms
     for member in gone:
@@ -199,7 +201,7 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
         for departure in open_removals(replica, event.member_id, event.applied_ms):
             record_heartbeat(departure.member, event.applied_ms)
         gone = is_gone(replica, event.member_id, event.applied_ms) or event.generation < replica.generation
-        if not event.member_id or gone or _is_of_a_deposed_coordinator(replica, event):  # no id: librdkafka rejoins
+        if not event.member_id or gone or _is_of_a_deposed_coordinator(replica, event):  # no id: a rejoining librdkafka
             return
         replica.save_last_record()
         member = replica.members[event.member_id] = Member(event.member_id, joined_ms=None, kip848=event.kip848)
@@ -246,7 +248,7 @@ def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, 
             owe(member, event.applied_ms)
         return
     if event.generation > replica.generation and context.waiting:
-        return  # a coordinator that loads the log answers 0 to any generation, also to one that was never stored
+        return  # a coordinator that loads the log answers 0 to any generation, even to one that was never stored
     if event.generation > replica.generation:  # its JoinGroups came before telemetry, or their lines are missing
         since_ms = max(replica.generation_since_ms, replica.stable_seen_ms or 0)
         join_lines.note_unseen(replica, event.applied_ms, since_ms, context)
@@ -257,13 +259,13 @@ def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, 
 
 
 def owe(member: Member, since_ms: int) -> None:
-    """Note that a classic member among consumers has to rejoin (27): its timer starts with the first such answer."""
+    """Note that a classic member of a KIP-848 group has to rejoin (27): its timer starts with the first such answer."""
     if member.owes_since_ms is None:
         member.owes_since_ms = since_ms
 
 
 def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat) -> None:
-    """Apply a refused heartbeat: 25 shows that the member is gone by now, or was already gone by then.
+    """Apply a refused heartbeat: 25 shows that the member was gone by then.
 
     A 22 for the newest generation, from a broker that did not announce it, shows that this broker has loaded the log,
     which lacks the generation.
@@ -322,9 +324,9 @@ def record_heartbeat(member: Member, applied_ms: int) -> bool:
 
 
 def is_gone(replica: GroupReplica, member_id: str, applied_ms: int) -> bool:
-    """Tell whether a member is known to have gone after this instant, so that a line of this instant is late.
+    """Tell whether a member is known to have gone after an instant, so that a line of this instant is late.
 
-    A coordinator that wakes from a pause may answer a member's heartbeat and replace the member in one millisecond.
+    A coordinator that wakes from a pause may answer a member's heartbeat and replace the member within one millisecond.
     """
     return any(d.member.member_id == member_id and d.gone_ms >= applied_ms for d in replica.departures) or any(
         leave.member.member_id == member_id and leave.applied_ms + _cut_ms(leave) >= applied_ms
@@ -387,8 +389,8 @@ def note_fenced(replica: GroupReplica, event: JoinAnswered | SyncAnswered, membe
     """Note an answer 82 to a static member's JoinGroup or SyncGroup: another member has its instance id now.
 
     The answer says nothing if the request names an instance id that is not the member's. If the broker did not announce
-    the newest generation, it may have loaded the log. Only a generation that the log lacks is lost then: if the newest
-    one was written, the members that have left since left this coordinator.
+    the newest generation, it may have loaded the log. Only a generation that the log lacks is lost then, so the replica
+    is reverted. If the newest one was written, it is not: this coordinator answered the leaves since then.
     """
     member = replica.members.get(member_id)
     if event.error != FENCED_INSTANCE_ID or member is None or event.instance_id != member.instance_id:
@@ -480,10 +482,10 @@ def _was_told_to_rejoin(replica: GroupReplica, event: SyncAnswered) -> None:
 def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:
     """Begin the next join phase if the leader's assignment could not be written (15, -1).
 
-    After 16 the coordinator has unloaded the group: nobody takes part in that phase (``CoordinatorRuntime``). An
-    assignment that was stored too late is in the log all the same, and its record may have been read first. A
-    record that does not list the leader is another coordinator's. A KIP-848 group has no leader: a coordinator that let
-    a member assign in it was deposed.
+    A 16 begins no phase: the coordinator has unloaded the group, so nobody could take part (``CoordinatorRuntime``). An
+    assignment that was stored too late is in the log nevertheless, and its record may have been read first. A record
+    that does not list the leader was written by another coordinator. A KIP-848 group has no leader: a coordinator that
+    took an assignment from a member of it was deposed.
     """
     its_own = replica.type is GroupType.CLASSIC and event.from_leader and event.generation == replica.generation
     read_first = replica.state is GroupState.STABLE and event.arrival_ms <= replica.state_since_ms < event.answer_ms

@@ -1,7 +1,8 @@
-"""A client's report of its last poll. A poll age over the limit is a breach, whether the member is in or has just left.
+"""A client's report of its last poll. A poll age over the limit is a breach, even if the member has just left.
 
-Every application with a reporter may write any report. So a report is believed about its own client only: member id,
-client id and, if the report has one, host must be those of a member that the brokers' own lines or records show.
+An application with a reporter can write any report. So a report is believed only about the application's own client:
+member id, client id and, if the report has one, host must be those of a member that the brokers' own lines or records
+show.
 """
 
 from collections.abc import Iterator
@@ -88,7 +89,7 @@ def dropped_overdue(departure: Departure, deadline_ms: int) -> None:
 
 
 def _of_one_removed_unseen(replica: GroupReplica, event: ClientPoll, context: JudgementContext) -> None:
-    """Note the cause of a removal that only a record shows: the poll of its client was overdue by then."""
+    """Note the cause of a removal that only a record shows: the client's poll was overdue by then."""
     for departure in removed_unseen(replica, event.member_id):
         deadline_ms = _poll_deadline_ms(event, departure.member)
         if deadline_ms is not None and deadline_ms <= departure.removed_ms:
@@ -137,15 +138,15 @@ def left_overdue(
 
 
 def _poll_age_ms(event: ClientPoll, member: Member) -> int:
-    """How long ago it polled: at the earliest when it joined, for a client gets a member id from within a poll.
+    """Return how long ago a member polled. It polled as it joined, because a client gets its member id within a poll.
 
     kafka-python names its new id before it counts that poll (``ConsumerCoordinator.poll``: ``ensure_active_group``,
-    then ``poll_heartbeat``), so who rejoins after a breach reports the old age with the new id.
+    then ``poll_heartbeat``), so a client that rejoins after a breach reports the old age with the new id.
     """
     return event.poll_age_ms if member.joined_ms is None else min(event.poll_age_ms, event.order_ms - member.joined_ms)
 
 
 def _poll_deadline_ms(event: ClientPoll, member: Member) -> int | None:
-    """When its poll interval ended; None while it has not."""
+    """Return when a member's poll interval ended; None: it has not."""
     overdue_ms = _poll_age_ms(event, member) - event.max_poll_interval_ms
     return event.order_ms - overdue_ms if overdue_ms > 0 else None

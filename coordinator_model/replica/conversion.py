@@ -1,4 +1,4 @@
-"""A group changes its kind: an upgrade, a downgrade, or a join into an empty group of another kind.
+"""How a group changes its kind: by an upgrade, a downgrade, or a join into an empty group of another kind.
 
 The coordinator does it in one atomic write: the tombstones of the old kind, then the records of the new one, all with
 one timestamp (``GroupMetadataManager.convertToConsumerGroup`` and ``convertToClassicGroup``). So a tombstone alone does
@@ -22,7 +22,7 @@ PROTOCOL_TYPES = {GroupType.CONSUMER: "consumer", GroupType.SHARE: "share", Grou
 def become(replica: GroupReplica, type_: GroupType, at_ms: int) -> None:
     """Give the group the type of the newest record.
 
-    What is known of the members is kept for those that records of the new kind name.
+    What is known about the members is kept in ``unconverted``, for those that records of the new kind name.
     """
     if replica.type is type_ and not replica.deleted and replica.ending_ms is None:
         return
@@ -32,7 +32,7 @@ def become(replica: GroupReplica, type_: GroupType, at_ms: int) -> None:
     if replica.type is not type_:
         replica.members, replica.unconverted = {}, former
         _forget_names(replica)
-        replica.generation = -1  # each kind counts for itself: a lower number does not mean a new incarnation
+        replica.generation = -1  # each kind has its own count: a lower number does not mean a new incarnation
     replica.type, replica.deleted, replica.ending_ms = type_, False, None
     replica.unreported_phase = None
     replica.enter(StateEvent.CONVERTED, at_ms)
@@ -85,7 +85,7 @@ def _join_phase_has_ended(replica: GroupReplica, upgraded_ms: int, context: Judg
 
 
 def become_classic(replica: GroupReplica, listed: Collection[str]) -> None:
-    """Make the group classic, by its record.
+    """Make the group classic, as its record shows.
 
     Members that it lists are not gone, though tombstones of the same write name them. If a member has two tombstones
     of that millisecond, only the last is of this write: the member was removed before, and came back.

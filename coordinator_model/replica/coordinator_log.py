@@ -1,8 +1,8 @@
-"""Why a member was removed, by a line of the coordinator's own log. Without a request log such a line decides.
+"""Why a member was removed, by a line of the coordinator's own log. Without a request log, such a line decides.
 
-Beside a request log, a line proves or refutes. It shows the cause of a removal that has none because lines of the
-request log are missing. It shows that a member had left whose removal was taken for a timeout because the line of its
-leave was missing.
+With a request log, such a line proves or refutes what the request log shows. It proves the cause of a removal that has
+none because lines of the request log are missing. It refutes a timeout if the member had left and the line of its leave
+is missing.
 
 A line alone removes nobody. A deposed coordinator logs expiries too, and so does one whose write then fails. So a line
 waits for the record that shows the member gone, and the record for its line: either may be read first. A record that
@@ -40,7 +40,7 @@ KEPT_MS = 600_000
 MAX_KEPT = 256
 """How many removals, lines and joins wait in one group; beyond that the oldest are dropped."""
 UUID_CHARACTERS = 37
-"""A member id is the client id, or the instance id, a hyphen and a uuid."""
+"""How many characters of a member id follow the client id or the instance id: a hyphen and a uuid."""
 LATER_MS = 1_000
 """How much later than the record of a removal its line may seem to be written."""
 
@@ -86,7 +86,7 @@ def _note_joining(replica: GroupReplica, event: CoordinatorLine) -> None:
 def _note_replaced(replica: GroupReplica, event: CoordinatorLine) -> None:
     """Note that a static member came back under another id. The record shows that only at the end of the rebalance.
 
-    A group of KIP-848 records it at once.
+    A KIP-848 group records it at once.
     """
     for member_id in event.members:
         member = replica.members.get(member_id)
@@ -109,7 +109,7 @@ def _know_successor(replica: GroupReplica, member_id: str) -> None:
 
 
 def miss(replica: GroupReplica, event: RecordRead, context: JudgementContext) -> None:
-    """Find members removed that no record ever listed: a line removed them, and the group's next record lacks them.
+    """Find removed members that no record ever listed: a line names their removal, and the next record lacks them.
 
     If another coordinator loaded the group after they joined, it never knew them, so nothing is found.
     """
@@ -223,7 +223,7 @@ def _prove_or_refute(
 
 
 def _conclude(replica: GroupReplica, departure: Departure, logged: LoggedRemoval, context: JudgementContext) -> None:
-    """Write into a removal what its line shows: the cause, and the instant at which the coordinator acted."""
+    """Complete a removal with what its line shows: the cause, and the instant at which the coordinator acted."""
     member = departure.member
     if logged.what == LEFT:
         cause = leave_cause(logged.reason)

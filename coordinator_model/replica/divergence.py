@@ -11,7 +11,7 @@ from coordinator_model.states import GroupState
 MAX_NAMED = 8
 
 Facts = dict[str, Any]
-"""What is known by name; None where it is not."""
+"""Facts by name; None: not known."""
 
 
 class Expected(NamedTuple):
@@ -47,7 +47,7 @@ def note(replica: GroupReplica, was: Expected | None, at_ms: int) -> None:
 
 
 def note_assignment(replica: GroupReplica, member: Member, at_ms: int) -> None:
-    """Note that a member was answered another assignment than its generation's record has, if that was read before."""
+    """Note an answered assignment that differs from that of the generation's record, if the record was read first."""
     if replica.recorded_generation is None and replica.state is GroupState.STABLE:
         _tell(replica, at_ms, [], [], [f"{member.member_id}: assignment, answered another than recorded"])
 

@@ -1,4 +1,4 @@
-"""What the replica knows of one group: plain values, written by ``replay`` and ``advance`` only."""
+"""What the replica knows about one group: plain values, written by ``replay`` and ``advance`` only."""
 
 from dataclasses import dataclass, field, replace
 
@@ -25,12 +25,13 @@ from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 MAX_LEAVES = 256
 """How many leaves are kept for a group: they explain removals that are seen later, and show that members come back."""
 MAX_UNANSWERED_JOINS = 256
-"""How many clients are kept for a group whose JoinGroup was applied and whose answer was lost: their id is unknown."""
+"""How many unanswered joins are kept for a group: the JoinGroup was applied, and the answer with the member id was
+lost."""
 MAX_DEPARTURES = 1_024
 """How many departures are kept for a group; beyond that the oldest are dropped."""
 LEAVE_MEMORY_MS = 3_600_000
 JOIN_MS = 1_000
-"""How much later than its last poll a member that never polled again may seem to have joined."""
+"""How much later than its last poll a member may seem to have joined, although it has not polled since."""
 
 
 @dataclass(slots=True)
@@ -42,14 +43,14 @@ class Leave:
     cause: Cause
     reason: str | None
     alive_ms: int | None = None
-    """When its client was first seen to live on, in no group."""
+    """When its client was first seen to be still running, without being in the group."""
 
     @property
     def may_be_late_poll(self) -> bool:
         """Whether a poll interval had passed since the member's last known poll: a reported one, or that of its join.
 
-        Otherwise it polled in time and left by itself, as with ``unsubscribe()``. The interval is its rebalance timeout
-        less ``JOIN_MS``.
+        Otherwise it polled in time and left on its own, as with ``unsubscribe()``. The interval is its rebalance
+        timeout less ``JOIN_MS``.
         """
         member = self.member
         reported_ms = max((member.poll_reported_ms or 0) - (member.poll_age_ms or 0), member.polled_from_ms or 0)
@@ -83,7 +84,7 @@ class GroupReplica:
     unreported_phase: EndedPhase | None = None
     """The first phase since the last list of members whose generation ended before an answer showed its members."""
     stalled_ms: int | None = None
-    """When an answer last came that had waited behind a stalled write."""
+    """When the last answer came that had waited behind a stalled write."""
     joins: JoinsSeen = NO_JOIN_SEEN
     """The JoinGroups of the generation."""
     announced_by: str = ""
@@ -103,7 +104,8 @@ class GroupReplica:
     ending_ms: int | None = None
     """When its tombstone was written; what follows in the same write may turn it into a group of another kind."""
     stable_seen_ms: int | None = None
-    """When telemetry last showed the group stable: it was live when a member was removed that is found gone later."""
+    """When telemetry last showed the group stable. It proves that telemetry was live before the removal of a member
+    that is found gone later."""
     members: dict[str, Member] = field(default_factory=dict)
     pending: dict[str, PendingMember] = field(default_factory=dict)
     """By member id: ids given out with an answer 79 that have not joined yet."""
@@ -113,30 +115,31 @@ class GroupReplica:
     """By instance id: replacements that timed out."""
     leaves: list[Leave] = field(default_factory=list)
     undelivered_leaves: dict[str, int] = field(default_factory=dict)
-    """KIP-848 members by id: when their clients sent a leave to a broker that was no coordinator (14, 15, 16)."""
+    """KIP-848 members by id: when their clients sent a leave to a broker that was not the coordinator (14, 15, 16)."""
     asking: dict[str, int] = field(default_factory=dict)
-    """KIP-848 members by id: since when they ask to join brokers that are no coordinator (14, 15, 16)."""
+    """KIP-848 members by id: since when they send their join to brokers that are not the coordinator (14, 15, 16)."""
     departures: list[Departure] = field(default_factory=list)
     logged: dict[str, LoggedRemoval] = field(default_factory=dict)
-    """By member id: a removal that a line of the coordinator's log names and no record shows yet."""
+    """By member id: a removal that a line of the coordinator's own log names and that no record shows yet."""
     proofs: dict[str, LoggedRemoval] = field(default_factory=dict)
-    """The same, of lines from brokers with a request log: they do not decide, but prove or refute what that shows."""
+    """The same, by lines of brokers that also have a request log. Such a line does not decide the cause: it proves or
+    refutes what the request log shows."""
     joining: dict[str, JoiningMember] = field(default_factory=dict)
-    """By member id: classic members that only that log has named so far."""
+    """By member id: classic members that only the coordinator's own log has named so far."""
     unexplained: list[Departure] = field(default_factory=list)
-    """Recent removals that neither answers nor a line of that log explain yet."""
+    """Recent removals that neither answers nor a line of the coordinator's own log explain yet."""
     violations: list[Violation] = field(default_factory=list)
-    """Recent ones."""
+    """Recent violations."""
     unexplained_ms: int | None = None
-    """When the last member was removed whose removal no line explains."""
+    """When the last removal happened that no line explains."""
     unseen_generation_ms: int | None = None
-    """When the last generation began of which no JoinGroup was seen: JoinGroup lines are missing."""
+    """When the last generation began without a JoinGroup that was seen: JoinGroup lines are missing."""
     seen_generation: int = -1
     """The generation of the last accepted JoinGroup that was seen; -1: none since ``unseen_generation_ms``."""
     rebalances: list[Rebalance] = field(default_factory=list)
     """Recent ones, oldest first."""
     announced: int | None = None
-    """The generation that was answered to joining members and has not been synced."""
+    """The generation that JoinGroup answers have announced and that has not been synced."""
     aborted: list[Rebalance] = field(default_factory=list)
     """The generations that were announced but never synced, since the group was last stable."""
     refused: dict[str, Refusal] = field(default_factory=dict)
@@ -146,9 +149,9 @@ class GroupReplica:
     diverged: Divergence | None = None
     """The last record that contradicted the replica, see ``divergence``."""
     unexpected: int = 0
-    """How many transitions that the table does not have, and contradictions, were adopted."""
+    """How many contradictions, and transitions that the table does not have, were adopted."""
     set_aside: SetAside | None = None
-    """When this monitor failed on the group; None: it did not, or long ago."""
+    """This monitor's failure on the group; None: it did not fail, or long ago."""
 
     @property
     def ended_phases(self) -> list[EndedPhase]:
@@ -170,7 +173,7 @@ class GroupReplica:
         return (self.phase.started_ms or 0) + max(limits_ms) if joining and limits_ms else None
 
     def enter(self, event: StateEvent, at_ms: int) -> None:
-        """Change the state as the table in ``transitions`` says; a pair that it does not have is adopted, and counted.
+        """Change the state as the table in ``transitions`` says; a change that it does not have is adopted and counted.
 
         If the state stays the same, it keeps its instant, but its evidence may become OBSERVED.
         """
@@ -183,7 +186,7 @@ class GroupReplica:
             self.state_evidence = change.evidence
 
     def note_stall(self, answer_ms: int) -> None:
-        """Note that a write was still stalled just before an instant: who waited behind it was answered then."""
+        """Note that a write was still stalled just before an instant, at which the requests behind it were answered."""
         self.stalled_ms = max(self.stalled_ms or 0, answer_ms)
 
     def stalled_near(self, at_ms: int, within_ms: int) -> bool:
@@ -203,7 +206,7 @@ class GroupReplica:
         self.recorded_generation, self.recorded, self.recorded_leader = None, {}, None
 
     def revert_to_last_record(self, at_ms: int) -> None:
-        """Revert to the last record, as a coordinator does that loads its log. What was not written is lost."""
+        """Revert to the last record, as a coordinator does when it loads the log. What was not written is lost."""
         if self.recorded_generation is None:
             return
         now = self.members
@@ -231,13 +234,13 @@ class GroupReplica:
     def begin_again(self) -> None:
         """Note that the group was deleted and created again, though its tombstone was not read.
 
-        What has been reported of its members was of the former group: the next one does not report it once more.
+        Removals that have been reported were those of the former group: they are dropped and not reported once more.
         """
         self.incarnation += 1
         self.departures = [departure for departure in self.departures if not departure.judged]
 
     def mark_deleted(self) -> None:
-        """Mark the group deleted: what comes under this id later is another group."""
+        """Mark the group deleted: a later group with this id is another one."""
         self.ending_ms, self.deleted = None, True
         self.incarnation += 1
         self.members.clear()
@@ -254,7 +257,7 @@ class GroupReplica:
         self.generation = self.assignment_epoch = -1
 
     def forget_all_but_incarnation(self) -> None:
-        """Forget what is known of a deleted group, except what distinguishes it from the next one with its id."""
+        """Forget what is known about a deleted group, except what distinguishes it from the next one with its id."""
         for known in (self.refused, self.zombies, self.logged, self.proofs, self.joining, self.asking):
             known.clear()
         for listed in (self.leaves, self.unexplained, self.violations):
@@ -262,7 +265,7 @@ class GroupReplica:
         self.undelivered_leaves.clear()
 
     def life_of(self, member: Member) -> str:
-        """Name this life of a member: the group id's incarnation and its member id."""
+        """Name one life of a member: by the incarnation of the group id and by the member id."""
         return f"{self.incarnation}/{member.member_id}"
 
     def owned(self) -> set[Partition]:

@@ -1,4 +1,4 @@
-"""How often a member sends heartbeats: fewer than three in a session leave no room for a lost one."""
+"""How often a member sends heartbeats: fewer than three in a session timeout leave no room for a lost one."""
 
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
@@ -9,9 +9,10 @@ HEARTBEATS_A_SESSION = 3
 
 
 def measure_again(replica: GroupReplica, context: JudgementContext) -> bool:
-    """Measure heartbeat intervals again that seem too long, where the last two heartbeats prove them wrong.
+    """Correct heartbeat intervals that seem too long, if the last two heartbeats prove them wrong.
 
-    A line may have been lost between the two that were measured, or something held them up. Returns whether any was.
+    A line may have been lost between the two heartbeats that were measured, or something delayed one. Return whether
+    any interval was corrected.
     """
     measured = False
     for member in [m for m in replica.members.values() if not m.kip848 and is_slow(m, context)]:

@@ -1,11 +1,12 @@
-"""Pushed metrics that show whether a client polled, and not when: librdkafka's idle ratio of polls.
+"""Pushed metrics that show whether a client polled, but not when: librdkafka's idle ratio of polls.
 
 Source: ``rd_kafka_app_poll_start`` (librdkafka 2.x). It takes a sample as a poll begins, and pushes 0 if no poll began
-in the interval of the push. A 0 proves nothing about a member: one long poll, or polls that never wait, push it too. It
-proves an overdue poll of a client that left without a reason just when its limit after the last poll had passed, and
-whose process lives on without a poll. A closed client falls silent. A client that unsubscribed had polled within the
-limit before. One that unsubscribed after nearly the whole limit without a poll looks the same, so this is inferred.
-After a classic member has left, its pushes name no member: the client instance id shows whose they are.
+in the interval of the push. A 0 proves nothing about a client that is still a member: one long poll, or polls that
+never wait, push it too. It proves an overdue poll if the client left without a reason just when its limit after the
+last poll had passed, and its process lives on without a poll. A closed client falls silent. A client that unsubscribed
+had polled within the limit before. One that unsubscribed after nearly the whole limit without a poll looks the same, so
+this is inferred. After a classic member has left, its pushes name no member: the client instance id shows whose they
+are.
 """
 
 from collections.abc import Iterator
@@ -23,11 +24,11 @@ from coordinator_model.states import REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, 
 EARLY_MS = 500
 """How much earlier than its limit a member may seem to leave: a poll may have begun before its interval seems to."""
 LATE_MS = 2_000
-"""How much later than its limit it may: librdkafka looks once a second, then asks its broker."""
+"""How much later than its limit a member may seem to leave: librdkafka checks once a second, then asks its broker."""
 
 
 def known_by(replica: GroupReplica, event: MetricsPushed | MetricsExported) -> Iterator[Member]:
-    """Yield the members that a push may be of."""
+    """Yield the members whose client may have sent a push."""
     if event.member_id:
         yield from known_as(replica, event.member_id)
     elif event.client_instance_id:
@@ -88,7 +89,7 @@ def _blame_the_poll(departure: Departure, event: MetricsPushed | MetricsExported
 
 
 def _is_proven(leave: Leave, event: MetricsPushed | MetricsExported) -> bool:
-    """Tell whether a member left as its limit had passed, and has lived since for a whole interval without a poll."""
+    """Tell whether a member left when its limit had passed, and lived on for a whole interval without a poll."""
     member, limit_ms = leave.member, leave.member.rebalance_timeout_ms
     from_ms, until_ms = member.polled_from_ms, member.polled_until_ms
     if event.polled or not limit_ms or from_ms is None or until_ms is None:

@@ -1,7 +1,7 @@
 """An answered JoinGroup: no other line shows as much (``GroupMetadataManager.classicGroupJoin``).
 
 It ends a join phase, lists all members to the leader, and replaces a static member or shows that its session had ended.
-A JoinGroup that was refused may have been applied all the same: if it waited for a stalled write and was answered 15,
+A JoinGroup that was refused may have been applied nevertheless: if it waited for a stalled write and was answered 15,
 only its answer was lost.
 """
 
@@ -37,7 +37,7 @@ from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
 MEMBER_ID_REQUIRED = 79
 PENDING_VERSION = 4
-"""From this version of JoinGroup on a dynamic newcomer is given its id first (79, KIP-394)."""
+"""From this version of JoinGroup on, a dynamic newcomer is given its id first (79, KIP-394)."""
 UUID_CHARS = 36
 
 
@@ -72,7 +72,7 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
 def _is_late(replica: GroupReplica, event: JoinAnswered) -> bool:
     """Tell whether an answer is a late line of an earlier generation.
 
-    In a group of KIP-848 each member has an epoch of its own, which is lower than the group's until the next assignment
+    In a KIP-848 group each member has an epoch of its own, which is lower than the group's until the next assignment
     is computed. So only a later epoch of the same member shows that the line is late.
     """
     if replica.type is GroupType.CONSUMER:
@@ -100,7 +100,7 @@ def _restart_unanswered(replica: GroupReplica, at_ms: int, context: JudgementCon
     """Restart the session timers of members that were in the phase and whose JoinGroup's answer was lost.
 
     The end of a phase restarts the timers of all that have joined (``GroupMetadataManager.completeClassicGroupJoin``).
-    It does not if another coordinator has loaded the group since: that one knows nothing of these JoinGroups.
+    It does not if another coordinator has loaded the group since: that coordinator knows nothing of these JoinGroups.
     """
     phase = replica.phase
     loads = (r for r in context.timer_resets if r.may_load and (r.high_ms is None or r.high_ms >= phase.began_after_ms))
@@ -110,16 +110,17 @@ def _restart_unanswered(replica: GroupReplica, at_ms: int, context: JudgementCon
 
 
 def _is_of_a_deposed_coordinator(replica: GroupReplica, event: JoinAnswered) -> bool:
-    """Tell whether who answered does not know the last record, so another coordinator wrote that.
+    """Tell whether the broker that answered does not know the last record, so that another coordinator wrote it.
 
-    A group of KIP-848 has no leader, and a coordinator that makes it a classic group writes that first.
+    A KIP-848 group has no leader. A coordinator that makes it a classic group writes the record of that before it names
+    a leader.
     """
     has_a_leader = bool(event.leader) and replica.type is GroupType.CONSUMER
     return has_a_leader or _is_of_an_empty_generation(replica, event) or _is_new_in_a_written_generation(replica, event)
 
 
 def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bool:
-    """Tell whether a member joined a generation that is empty by its record: who wrote that lets nobody into it."""
+    """Tell whether a member joined a generation whose record lists nobody: the record's writer lets nobody into it."""
     empty = replica.type is GroupType.CLASSIC and replica.state is GroupState.EMPTY
     return empty and replica.recorded_generation is None and 0 < event.generation <= replica.generation
 
@@ -127,8 +128,8 @@ def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bo
 def _is_new_in_a_written_generation(replica: GroupReplica, event: JoinAnswered) -> bool:
     """Tell whether a dynamic member joined a generation whose record was read before and does not list it.
 
-    A newcomer begins a join phase, so it is let into a later generation only, and a former member is answered 25. Who
-    answered so does not know the record.
+    A coordinator that knows the record lets a newcomer into a later generation only, because it begins a join phase,
+    and answers 25 to a former member. So the broker that answered does not know the record.
     """
     newcomer = not event.request_member_id or event.request_member_id in replica.pending
     former = any(departure.member.member_id == event.member_id for departure in replica.departures)
@@ -139,10 +140,10 @@ def _is_new_in_a_written_generation(replica: GroupReplica, event: JoinAnswered) 
 
 
 def _take_protocol(replica: GroupReplica, event: JoinAnswered) -> None:
-    """Take the protocol that an answer names, unless that of its generation is known.
+    """Take the protocol that an answer names, unless the protocol of its generation is known.
 
-    The answer to a classic member of a group of KIP-848 names what this member prefers. The coordinator chooses the
-    group's protocol when the group becomes classic, which may be in the same write
+    The answer to a classic member of a KIP-848 group names the protocol that this member prefers. The coordinator
+    chooses the group's protocol when the group becomes classic, which may be in the same write
     (``GroupMetadataManager.classicGroupJoinToConsumerGroup``).
     """
     replica.protocol_type = event.protocol_type or replica.protocol_type
@@ -161,7 +162,7 @@ def _take_leader(replica: GroupReplica, event: JoinAnswered) -> None:
 
 
 def _was_removed_as_it_waited(replica: GroupReplica, event: JoinAnswered) -> bool:
-    """Tell whether a member of a group of KIP-848 was removed or replaced while its JoinGroup waited for a write."""
+    """Tell whether a member of a KIP-848 group was removed or replaced while its JoinGroup waited for a write."""
     gone_ms = [d.removed_ms for d in replica.departures if d.member.member_id == event.member_id]
     gone_ms += [leave.applied_ms for leave in replica.leaves if leave.member.member_id == event.member_id]
     gone = any(event.arrival_ms <= at_ms <= event.answer_ms for at_ms in gone_ms)
@@ -169,7 +170,7 @@ def _was_removed_as_it_waited(replica: GroupReplica, event: JoinAnswered) -> boo
 
 
 def _let_in(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
-    """Let the member that joined into the generation. It replaces the former holder of its instance id."""
+    """Add the member that joined to the generation. It replaces the former holder of its instance id."""
     replica.rolled_back_replacements.pop(event.instance_id or "", None)
     former = _replace_static(replica, event, context)
     member = member_of(replica, event.member_id, event.answer_ms)
@@ -180,7 +181,7 @@ def _let_in(replica: GroupReplica, event: JoinAnswered, context: JudgementContex
     if former and _is_into_a_stable_group(replica, event):
         lend_session(former[0], member)
     has_synced = member.generation == event.generation and event.answer_ms < (member.synced_ms or 0)
-    member.generation, member.awaiting_sync = event.generation, not has_synced  # a line sent twice comes late
+    member.generation, member.awaiting_sync = event.generation, not has_synced  # a line sent twice may be late
     member.streams = replica.protocol == STREAMS_PROTOCOL
     _fill_from_join(member, event, with_timeouts=not _is_unchanged_rejoin(replica, event))
     _poll_leave_comes_back(replica, event, context)
@@ -258,8 +259,8 @@ def _remove_if_empty(replica: GroupReplica, event: JoinAnswered, context: Judgem
 def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """Apply a static newcomer's JoinGroup that waited and was answered 82 or 27: it held the instance id meanwhile.
 
-    It is answered 82 when a successor comes, and 27 when a conversion of the group fails. Only a JoinGroup that joined
-    a phase waits for that, so the phase had begun by its arrival.
+    It is answered 82 when a successor comes, and 27 when a conversion of the group fails. Only a JoinGroup that takes
+    part in a join phase waits for that, so the phase had begun by its arrival.
     """
     newcomer = event.instance_id is not None and not event.request_member_id and event.member_id
     waited = event.error == REBALANCE_IN_PROGRESS and event.answer_ms > event.arrival_ms
@@ -297,8 +298,8 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
     """Apply a JoinGroup that waited and was answered 15: it was applied, and only its answer was lost.
 
     A dynamic member that joins with the id that it was given is let in, and so is an unknown instance: both begin a
-    join phase, or join the current one. A known instance is replaced, but in a stable group only once that is written.
-    An instance whose session has ended is unknown, and the end of its session began a join phase
+    join phase, or join the current one. A known instance is replaced, but in a stable group only once the replacement
+    is written. An instance whose session has ended is unknown, and the end of its session began a join phase
     (``GroupMetadataManager.expireClassicGroupMemberHeartbeat``).
     """
     waited_ms = event.answer_ms - event.arrival_ms
@@ -363,7 +364,7 @@ def _is_announced_again(replica: GroupReplica, event: JoinAnswered, context: Jud
     """Tell whether the number of a generation that was announced but never written is announced again.
 
     A coordinator that loads the log continues with the generation of the last record
-    (``GroupMetadataManager.onLoaded``): it announces the next ones, or answers with that one itself.
+    (``GroupMetadataManager.onLoaded``): it announces the next ones, or answers with the recorded one itself.
     """
     recorded = replica.recorded_generation
     if recorded is None or not recorded <= event.generation <= replica.generation or recorded == replica.generation:
@@ -424,11 +425,11 @@ def _count_the_leader_in(replica: GroupReplica, event: JoinAnswered) -> None:
 def _replace_static(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> list[Member]:
     """Replace a static member that came back under a new id, and return the former member.
 
-    The new member inherits what the former one held (KIP-345), unless that had expired before the new one asked to
-    join. Whether it had is judged once the whole phase is known.
+    The new member inherits what the former one held (KIP-345), unless the former one had expired before the new one
+    asked to join. Whether it had expired is judged once the whole phase is known.
     """
     if event.instance_id is None or replica.type is GroupType.CONSUMER:
-        return []  # records show it in a group of KIP-848
+        return []  # records show it in a KIP-848 group
     former = _former_members(replica, event)
     if former:
         replica.save_last_record()
@@ -458,7 +459,7 @@ def _inherits_the_lead(replica: GroupReplica, event: JoinAnswered, old: Member) 
 
 
 def _former_members(replica: GroupReplica, event: JoinAnswered) -> list[Member]:
-    """Return who held this instance id until this join: a member, or one that the leader's list has just dropped."""
+    """Return who had this instance id before this join: a member, or one that the leader's list has just dropped."""
     listed = [m for m in replica.members.values() if m.instance_id == event.instance_id]
     dropped = [
         leave.member
@@ -488,7 +489,7 @@ def _unnamed_replacements(replica: GroupReplica, event: JoinAnswered) -> list[De
 
 
 def _fill_from_join(member: Member, event: JoinAnswered, *, with_timeouts: bool = True) -> None:
-    """Take what a JoinGroup says of its member. It may leave out the instance id, which the member id implies."""
+    """Take what a JoinGroup says about its member. It may leave out the instance id, which the member id implies."""
     member.instance_id = event.instance_id or member.instance_id
     member.client_id, member.client_host = event.client_id, event.client_host
     member.connection, member.software = event.connection, event.software
@@ -515,7 +516,7 @@ def _poll_leave_comes_back(replica: GroupReplica, event: JoinAnswered, context: 
 def _has_a_new_member_list(replica: GroupReplica, event: JoinAnswered) -> bool:
     """Tell whether an answer has the member list of a generation whose list is not known yet.
 
-    A group of KIP-848 has no leader. An answer with a list shows that its coordinator made it a classic group, and the
+    A KIP-848 group has no leader. An answer with a list shows that its coordinator made it a classic group, and the
     record of that shows the members (``GroupMetadataManager.convertToClassicGroup``). A deposed coordinator writes no
     such record.
     """
@@ -535,7 +536,7 @@ def _must_sync_first(replica: GroupReplica, member: Member) -> bool:
 def _apply_leaders_list(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """Apply the leader's member list: unlisted members were dropped, and every listed member's timer restarted.
 
-    The timers restarted when the phase ended. A leader whose answer was lost is told the list when it asks again, which
+    The timers restarted when the phase ended. A leader whose answer was lost gets the list when it asks again, which
     may be much later.
     """
     completed_ms = min(event.answer_ms, replica.generation_since_ms)
@@ -545,7 +546,7 @@ def _apply_leaders_list(replica: GroupReplica, event: JoinAnswered, context: Jud
     drop_unlisted(replica, listed, instances, replica.generation_since_ms, context, event.broker)
     for member_id, instance_id, metadata in event.members:
         if is_gone(replica, member_id, event.answer_ms):
-            continue  # it has left or was replaced since, and the line of that was read first
+            continue  # it has left or was replaced since, and that line was read first
         member = replica.members.get(member_id) or _named(replica, member_id, event.answer_ms)
         member = member or member_of(replica, member_id, event.answer_ms)
         member.instance_id = instance_id or member.instance_id  # before JoinGroup v5 the list has none

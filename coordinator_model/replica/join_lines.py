@@ -1,4 +1,4 @@
-"""Whether the JoinGroup lines of a classic group come: a generation of which none was seen proves that they do not.
+"""Whether JoinGroup lines of a classic group are missing: a generation of which none was seen proves it.
 
 A generation begins with the answers to its members' JoinGroups. Without their lines it is not known which members wait
 in a join phase, so the silence of a member proves nothing.
@@ -12,7 +12,7 @@ from coordinator_model.states import Cause, GroupType
 
 
 def note_if_unseen(replica: GroupReplica, context: JudgementContext) -> None:
-    """Note the group's generation as unseen if its record showed it and no JoinGroup's line was the next of it."""
+    """Note the group's generation as unseen if its record showed it and no JoinGroup's line has come since."""
     end = replica.phase.ended
     if end is None or end.generation != replica.generation or replica.type is not GroupType.CLASSIC:
         return
@@ -21,9 +21,9 @@ def note_if_unseen(replica: GroupReplica, context: JudgementContext) -> None:
 
 
 def note_unseen(replica: GroupReplica, at_ms: int, since_ms: int, context: JudgementContext) -> None:
-    """Note a generation that began unseen between two instants, unless its JoinGroups may be missing otherwise.
+    """Note a generation that began unseen between two instants, unless its JoinGroups may be unseen for another reason.
 
-    They may before telemetry was live, and if the coordinator moved or paused.
+    Such a reason is that telemetry was not live yet, or that the coordinator moved or paused.
     """
     if since_ms >= context.live_from_ms and not any(_may_hide(reset, since_ms) for reset in context.timer_resets):
         replica.unseen_generation_ms, replica.seen_generation = at_ms, -1

@@ -80,6 +80,6 @@ def _by_instance(replica: GroupReplica, event: LeaveAnswered) -> Member | None:
 
 
 def _departed_instance(replica: GroupReplica, instance_id: str | None) -> str:
-    """Return the member id of the last departed member with an instance id; "": none. An admin names only that id."""
+    """Return the member id of the last departed member with an instance id, which is all an admin names; "": none."""
     gone = (d.member for d in reversed(replica.departures) if d.member.instance_id is not None)
     return next((member.member_id for member in gone if member.instance_id == instance_id), "")

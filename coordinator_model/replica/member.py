@@ -10,7 +10,7 @@ Assignment = dict[str, list[int]]
 
 @dataclass(slots=True)
 class Member:
-    """One member as the coordinator must know it. Instants are by the coordinator's clock."""
+    """What the coordinator must know about one member. Instants are by the coordinator's clock."""
 
     member_id: str
     instance_id: str | None = None
@@ -27,28 +27,30 @@ class Member:
     topics: list[str] = field(default_factory=list)
     assignment: Assignment = field(default_factory=dict)
     partitions_left_out: int = 0
-    """Partitions assigned to it beyond the bound of what is kept."""
+    """How many of its assigned partitions are beyond the bound, so that they are not kept."""
     generation: int | None = None
     """Generation it last joined, or its KIP-848 member epoch."""
     joined_ms: int | None = None
     asked_ms: int | None = None
-    """When it first asked to join, if brokers that were no coordinator refused it before it was let in."""
+    """When it first asked to join, if brokers that were not the coordinator refused it before it was let in."""
     timer_reset_ms: int | None = None
     """Latest certain restart of the session timer by something other than a heartbeat."""
     last_heartbeat_ms: int | None = None
-    """The heartbeat table has this and the one before as long as it is a member. A replica gets them when it is taken
-    out of the group store; its slice does not have them."""
+    """While it is a member, the heartbeat table keeps this and the previous one. The group store does not keep them: a
+    replica gets them when it is taken out of the store."""
     previous_heartbeat_ms: int | None = None
     parked_heartbeat_ms: int | None = None
     """A heartbeat answered 15 behind a stalled write: it may have restarted the timer."""
     claimed_ms: int | None = None
-    """A heartbeat accepted by a broker that metadata did not name: if that was the coordinator, the timer restarted."""
+    """A heartbeat accepted by a broker that metadata did not name as the coordinator: if it was the coordinator, the
+    timer restarted."""
     unknown_ms: int | None = None
-    """When its coordinator first answered that it knows no such member (25); None while it does."""
+    """When its coordinator first answered that it does not know this member (25); None while it does."""
     replaced_ms: int | None = None
-    """When a JoinGroup replaced it whose answer was lost behind a stalled write: its successor's id is not known."""
+    """When it was replaced by a member whose id was not known then, for example because the answer was lost behind a
+    stalled write."""
     fenced_ms: int | None = None
-    """When a JoinGroup or SyncGroup of its arrived that was answered 82: it waited until its successor came."""
+    """When the JoinGroup or SyncGroup arrived that was answered 82: that request waited until the successor came."""
     verdict_deadline_ms: int | None = None
     """The deadline that the member was found to have missed: it passed, and the member has not been heard since."""
     verdict_session_from_ms: int | None = None
@@ -61,12 +63,12 @@ class Member:
     """The topics that a KIP-848 member names; ``topics`` has those of its regular expression too."""
     topic_regex: str | None = None
     target: Assignment = field(default_factory=dict)
-    """What the target assignment wants it to own (records 7, 13, 21)."""
+    """The partitions that the target assignment gives it (records 7, 13, 21)."""
     revoking: Assignment = field(default_factory=dict)
-    """What of its assignment it has to give up (records 8, 22)."""
+    """The part of its assignment that it has to give up (records 8, 22)."""
     revoking_since_ms: int | None = None
     tasks: dict[str, Assignment] = field(default_factory=dict)
-    """Role (active, standby, warmup; connectors) to names to numbers: what is assigned if it is not partitions."""
+    """What is assigned besides partitions: role (active, standby, warmup; connectors) to names to numbers."""
     kip848: bool = False
     away_ms: int | None = None
     """Since when a static KIP-848 member is away for a while (epoch -2); None: it is not."""
@@ -81,7 +83,7 @@ class Member:
     poll_age_ms: int | None = None
     poll_reported_ms: int | None = None
     max_poll_interval_ms: int | None = None
-    """From that report too."""
+    """From the same report."""
     pushed_ms: int | None = None
     """When its client last pushed metrics (KIP-714) about its polls."""
     pushed: dict[str, float] = field(default_factory=dict)
@@ -89,25 +91,26 @@ class Member:
     longest_poll_ms: int | None = None
     """The longest time between polls, by its last push."""
     poll_times: dict[str, int] = field(default_factory=dict)
-    """How often which time passed between two polls, see ``poll_times``."""
+    """How often each length of time passed between two polls, see ``poll_times``."""
     client_instance_id: str = ""
-    """The id under which its client pushes metrics: librdkafka names no member once it has left."""
+    """The id under which its client pushes metrics: once a member has left, librdkafka's pushes do not name it."""
     polled_from_ms: int | None = None
-    """From a client that pushes whether it polled: it last did in the interval from here ..."""
+    """If its client pushes only whether it polled: the start of the interval in which it last did."""
     polled_until_ms: int | None = None
-    """... to here."""
+    """The end of that interval."""
     no_poll_until_ms: int | None = None
-    """Its pushes show without a gap up to here that it has not polled since."""
+    """Its pushes show, without a gap up to this instant, that it has not polled since."""
     heartbeat_interval_ms: int | None = None
-    """Between the first two heartbeats that were seen of it with no restart of its session in between; measured again
-    if that proves too long."""
+    """The time between its first two heartbeats that were seen with no restart of its session in between; measured
+    again if it proves too long."""
     lent_timeout_ms: int | None = None
     """How long the session lasts that began at ``lent_from_ms``, if that is not its own timeout."""
     lent_from_ms: int | None = None
     owes_since_ms: int | None = None
-    """Since when a classic member among consumers of KIP-848 owes a JoinGroup or, once it has joined, a SyncGroup."""
+    """Since when a classic member of a KIP-848 group owes a JoinGroup or, once it has joined, a SyncGroup."""
     may_owe_since_ms: list[int] = field(default_factory=list)
-    """Such a member's heartbeats that were answered 15 behind a stalled write: each may have begun its join timeout."""
+    """Such a member's heartbeats that were answered 15 behind a stalled write: each may have started its join
+    timeout."""
 
     @property
     def session_from_ms(self) -> int | None:
@@ -130,17 +133,17 @@ class Member:
 
     @property
     def is_classic_among_consumers(self) -> bool:
-        """Whether it speaks the classic protocol in a group of KIP-848."""
+        """Whether it speaks the classic protocol in a KIP-848 group."""
         return not self.kip848 and self.state is not None
 
     @property
     def in_kip848_group(self) -> bool:
-        """Whether its group is one of KIP-848: it has no join phase, and each member has its own timers."""
+        """Whether its group is a KIP-848 group: that has no join phase, and each member has its own timers."""
         return self.kip848 or self.is_classic_among_consumers
 
     @property
     def subject(self) -> str:
-        """The member across restarts: its instance id, or else its member id."""
+        """What identifies the member across restarts: its instance id, or else its member id."""
         return self.instance_id or self.member_id
 
     @property
@@ -150,7 +153,7 @@ class Member:
 
     @property
     def revoke_deadline_ms(self) -> int | None:
-        """When the coordinator removes it unless it has given up what it has to; None: it has to give up nothing."""
+        """When the coordinator removes it unless it has given up what it has to; None: it has nothing to give up."""
         if self.revoking_since_ms is None or self.rebalance_timeout_ms is None:
             return None
         return self.revoking_since_ms + self.rebalance_timeout_ms

@@ -1,7 +1,7 @@
-"""What a classic member's blobs say: the topics that it subscribes to, the partitions that it is assigned.
+"""What a classic member's blobs say: the topics that it subscribes to, and the partitions that are assigned to it.
 
-Its client and its group's leader write them, so they may hold anything. Other protocols' blobs than the consumers' stay
-opaque.
+Its client and its group's leader write them, so they may contain anything. Only consumers' blobs are read; those of
+other protocols stay opaque.
 """
 
 import base64
@@ -11,11 +11,11 @@ from coordinator_model.decode.member_protocol import assignment, subscription
 from coordinator_model.replica.member import Assignment, Member
 
 MAX_PARTITIONS_SHOWN = 4_096
-"""Partitions kept a member; a stranger's blob could name millions."""
+"""How many partitions are kept for each member; a blob from an unknown client could name millions."""
 
 
 def fill_blobs(member: Member, subscribed: bytes, assigned: bytes, protocol_type: str | None) -> None:
-    """Read topics and partitions where the protocol is the consumers' own; other protocols' blobs stay opaque."""
+    """Read topics and partitions if the protocol type is ``consumer``; other protocols' blobs stay opaque."""
     if protocol_type != "consumer":
         member.topics, member.assignment, member.partitions_left_out = [], {}, 0
         return
@@ -31,7 +31,7 @@ def fill_topics(member: Member, subscribed: bytes) -> None:
 
 
 def read_assignment(blob: bytes) -> tuple[Assignment, int]:
-    """Read a ConsumerProtocol assignment, and how many partitions it has beyond the bound; empty where it is none."""
+    """Return a ConsumerProtocol assignment, and how many partitions exceed the bound; empty if it cannot be read."""
     result: Assignment = {}
     room, left_out = MAX_PARTITIONS_SHOWN, 0
     for topic, partitions in assignment(blob) or ():
@@ -43,7 +43,7 @@ def read_assignment(blob: bytes) -> tuple[Assignment, int]:
 
 
 def from_base64(text: str) -> bytes:
-    """Read base64; what is none is no bytes."""
+    """Decode base64; return no bytes if the text is not base64."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

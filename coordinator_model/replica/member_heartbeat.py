@@ -1,4 +1,4 @@
-"""Answered heartbeats of the protocols that have nothing else: CONSUMER_, SHARE_ and STREAMS_GROUP_HEARTBEAT (KIP-848).
+"""Answered heartbeats of the protocols with no other requests: CONSUMER_, SHARE_ and STREAMS_GROUP_HEARTBEAT (KIP-848).
 
 Epoch 0 joins, -1 leaves, -2 is a static member's leave until it returns. Any other epoch is a plain heartbeat. Records
 show what became of the group. Only these lines show that a member lives, and that it left by itself.
@@ -20,7 +20,7 @@ from coordinator_model.states import Cause, Evidence
 
 LEAVE_EPOCH = -1
 ASKING_MS = 300_000
-"""How long a client's first request to join is remembered, while no coordinator takes it."""
+"""How long a client's first request to join is remembered while no coordinator accepts it."""
 
 
 def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementContext) -> None:
@@ -89,7 +89,8 @@ def _leave(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementCo
         return  # a late line, and there is no removal that it could explain
     member = former or present or _member(event)
     replica.undelivered_leaves.pop(event.member_id, None)
-    # 15: its tombstones may still be lost. Of another broker: they are in the log, and the member may be back since.
+    # After a 15, its tombstones may still be lost. If another broker answered, they are in the log, and the member may
+    # have come back since.
     if is_final and former is None:  # former: it has joined again
         replica.members.pop(event.member_id, None)
     member.connection = event.connection
@@ -103,7 +104,7 @@ def _leave(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementCo
 
 
 def _is_back_by_another_clock(replica: GroupReplica, member: Member) -> bool:
-    """Tell whether a member joined before its last removal by the instants of its records: two clocks differ.
+    """Tell whether a member's records say that it joined before its last removal: two clocks differ.
 
     Records are applied in the order in which they were written, so it was removed before it joined.
     """

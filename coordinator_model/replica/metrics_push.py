@@ -30,13 +30,15 @@ LATE_MS = 30_000
 """How much later than its limit a client may leave, for example because it finds no coordinator."""
 Metrics = MetricsPushed | MetricsExported
 TOLERANCE_MS = 2_000
-"""How much later than it was a poll may seem: the fraction of a second that is cut, and a push's way to the broker."""
+"""How much later than it was a poll may seem: its age is in whole seconds, and the push takes time to reach the
+broker."""
 
 
 def is_believed(replica: GroupReplica, event: Metrics) -> bool:
     """Tell whether a push is of a client that is known under this member id, and may be true.
 
-    A last poll earlier than one that was reported before is wrong: its unit is not seconds, or a clock was wrong.
+    A push whose last poll is earlier than one that was reported before is wrong: its unit is not seconds, or a clock
+    was wrong.
     """
     if event.poll_age_ms is None:
         return any(is_of(event, member) for member in idle_pushes.known_by(replica, event))
@@ -72,7 +74,7 @@ def _note(member: Member, event: Metrics) -> None:
 def _of_member(member: Member, event: Metrics) -> None:
     deadline_ms = _deadline_ms(event, member)
     if member.poll_deadline_ms is not None and _is_overdue_at(member.poll_deadline_ms, deadline_ms):
-        return  # of the same poll, of which more is known
+        return  # it is about the same poll, about which more is known
     member.poll_age_ms, member.poll_reported_ms = event.poll_age_ms, event.order_ms
     member.max_poll_interval_ms = member.rebalance_timeout_ms
     member.poll_deadline_ms = member.poll_told_ms = None
@@ -115,17 +117,17 @@ def _polled_ms(event: Metrics) -> int:
 
 
 def _known_poll_ms(member: Member) -> int:
-    """Return when it polled last, as far as its client has reported; 0: it has not."""
+    """Return when a member polled last, as far as its client has reported; 0: it has reported nothing."""
     return 0 if member.poll_reported_ms is None else member.poll_reported_ms - (member.poll_age_ms or 0)
 
 
 def _deadline_ms(event: Metrics, member: Member) -> int | None:
-    """Return when its poll interval ends or ended, at the latest; None: its limit is not known."""
+    """Return when a member's poll interval ends or ended, at the latest; None: its limit is not known."""
     return _polled_ms(event) + member.rebalance_timeout_ms if member.rebalance_timeout_ms else None
 
 
 def _left_at(applied_ms: int, deadline_ms: int) -> bool:
-    """Tell whether a leave came as a limit passed: an age in another unit puts the limit anywhere."""
+    """Tell whether a leave came when a limit passed. A poll age in another unit would put the limit anywhere."""
     return applied_ms - LATE_MS <= deadline_ms <= applied_ms + TOLERANCE_MS
 
 

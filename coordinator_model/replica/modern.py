@@ -5,8 +5,8 @@ assignment epoch it is Assigning. If a member is not yet stable at the assignmen
 Stable. A removal writes tombstones at the instant at which it happens. Only the answer to a heartbeat shows whether the
 member left (-1).
 
-The three kinds write the same records under numbers of their own, with few differences. Share groups revoke nothing, so
-they are only Empty or Stable. Streams groups assign tasks, and are NotReady while their topology is not validated.
+The three kinds write nearly the same records, under record types of their own. Share groups revoke nothing, so they are
+only Empty or Stable. Streams groups assign tasks, and are NotReady while their topology is not validated.
 """
 
 from collections.abc import Callable
@@ -132,8 +132,8 @@ def _end_predecessor(replica: GroupReplica, member: Member, at_ms: int) -> None:
 def modern_member(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
     """Return a member; create it with the first of its records, in whatever order compaction left them.
 
-    A group that has just changed its kind keeps what was known of its members (see ``conversion``). The change restarts
-    their session timers (``GroupMetadataManager.convertToConsumerGroup``).
+    A group that has just changed its kind keeps what was known about its members (see ``conversion``). The change
+    restarts their session timers (``GroupMetadataManager.convertToConsumerGroup``).
     """
     member = replica.members.get(member_id)
     if member is None:
@@ -161,7 +161,7 @@ def _read_target(replica: GroupReplica, type_: GroupType, event: RecordRead) -> 
 def _read_current(replica: GroupReplica, type_: GroupType, event: RecordRead) -> None:
     value = event.value
     if value is None:
-        return  # as above
+        return  # the tombstone of its member record removes it
     become(replica, type_, event.order_ms)
     member = modern_member(replica, event.key["memberId"], event.order_ms)
     before = (member.generation, member.state, member.revoking, member.assignment)
@@ -188,7 +188,7 @@ def _read_current(replica: GroupReplica, type_: GroupType, event: RecordRead) ->
 def _begin_unwritten(replica: GroupReplica, member_epoch: int) -> None:
     """Take a group's epoch from a member's epoch if no group epoch was written.
 
-    From 4.3 on a group begins at epoch 1, which it does not write. It stays there as long as nothing is to be assigned,
+    From 4.3 on, a group begins at epoch 1, which is not written. It stays there as long as nothing is to be assigned,
     for example because a regular expression matches no topic.
     """
     if member_epoch > 0:
@@ -205,7 +205,10 @@ def _by_topic(rows: list[dict[str, Any]]) -> Assignment:
 
 
 def _together(kept: Assignment, revoking: Assignment) -> Assignment:
-    """Return what a member owns. Until it has given up a partition nobody else gets it; a describe shows the same."""
+    """Return what a member owns.
+
+    Until it has given up a partition, no other member gets it. A describe of the group shows the same.
+    """
     return {name: sorted({*kept.get(name, ()), *revoking.get(name, ())}) for name in kept.keys() | revoking.keys()}
 
 

@@ -1,6 +1,6 @@
-"""The small things that a replica notes of a group, each by name.
+"""The small facts that a replica keeps about a group.
 
-They are named tuples: cheap, never changed in place, and their JSON is a list, so the state needs no code of its own.
+They are named tuples: cheap and immutable, and their JSON is a list, so they need no code of their own to be stored.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ class PendingMember(NamedTuple):
 
 
 class UnansweredJoin(NamedTuple):
-    """A newcomer whose JoinGroup was applied and its answer lost."""
+    """A newcomer whose JoinGroup was applied and whose answer was lost."""
 
     session_timeout_ms: int
     rebalance_timeout_ms: int
@@ -34,7 +34,7 @@ class RolledBackReplacement(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A client that goes on being refused with one error, see ``refusals``.
+    """A client that is refused again and again with one error, see ``refusals``.
 
     With neither client id nor member id it stands for all clients that are counted together. A refused join has no
     member id.
@@ -44,7 +44,7 @@ class Refusal(NamedTuple):
     times: int
     first_ms: int
     repeated_ms: int | None
-    """When it had been refused so often that it was no accident; None: it has not."""
+    """When it had been refused so often that it was no accident; None: not yet."""
     last_ms: int
     client_id: str | None = None
     client_host: str | None = None
@@ -64,13 +64,13 @@ class Zombie(NamedTuple):
     last_ms: int
     transactional: bool
     known: bool
-    """Whether it was seen as a member: anybody can say that it was one."""
+    """Whether it was seen as a member: any client can claim that it was one."""
     client_id: str | None
     client_host: str | None
     member_id: str | None
     instance_id: str | None
     partitions: list[tuple[str, int]]
-    """Topic and partition of each that was refused."""
+    """Topic and partition of each refused commit."""
     left_out: int
 
 
@@ -80,9 +80,9 @@ class Divergence(NamedTuple):
     at_ms: int
     generation: int
     missing: list[str]
-    """Members that the replica had and the record has not."""
+    """Members that the replica had and the record does not have."""
     more: list[str]
-    """Members that the record has and the replica had not."""
+    """Members that the record has and the replica did not have."""
     different: list[str]
     """Facts that are different, in words."""
 
@@ -95,7 +95,7 @@ class JoiningMember(NamedTuple):
 
 
 class LoggedRemoval(NamedTuple):
-    """What a line of the coordinator's own log says of a member's removal, see ``coordinator_log``."""
+    """What a line of the coordinator's own log says about a member's removal, see ``coordinator_log``."""
 
     at_ms: int
     what: str
@@ -107,7 +107,7 @@ class Violation(NamedTuple):
     """A recent violation, kept to count those that recur."""
 
     client: str
-    """By the name that it keeps as it restarts, see ``client.who``."""
+    """The name that the client keeps as it restarts, see ``client.who``."""
     at_ms: int
     cause: str
     """The value of a ``Cause``."""
@@ -121,7 +121,7 @@ class Rebalance(NamedTuple):
 
 
 class SetAside(NamedTuple):
-    """This monitor's own failure on a group, which cost all that was known of it."""
+    """A failure of this monitor's own code on a group: all that was known about the group was dropped."""
 
     since_ms: int
     error: str

@@ -2,7 +2,7 @@
 
 A client stops its heartbeats when its limit (``max.poll.interval.ms``) has passed since its last poll
 (``AbstractCoordinator``, ``rd_kafka_cgrp_max_poll_interval_check_tmr_cb``). Two kinds of members send no leave then: a
-static one of the classic protocol, and one of KIP-848 whose application has to handle the revocation first. Heartbeats
+static one of the classic protocol, and a KIP-848 one whose application has to handle the revocation first. Heartbeats
 that stop just then show why they stopped. That is inferred: the process may have been killed in the same seconds.
 """
 
@@ -14,11 +14,11 @@ from coordinator_model.states import Cause
 GAP_MS = 2_000
 """How far apart a client's poll timer and its metrics may seem: they count whole seconds, and take time to arrive."""
 SHARE = 5
-"""Metrics must come at least that often within the limit. Otherwise they do not show when the last poll was."""
+"""Metrics must come at least this many times within the limit. Otherwise they do not show when the last poll was."""
 
 
 class PollEnd(NamedTuple):
-    """Between which instants a poll interval ended or ends."""
+    """The instants between which a poll interval ended or ends."""
 
     from_ms: int
     until_ms: int
@@ -54,8 +54,8 @@ def stopped_at_its_end(member: Member, end: PollEnd) -> bool:
 def stopped_polling(member: Member) -> bool:
     """Tell whether a member's heartbeats stopped because its client did not poll.
 
-    A client that reports poll ages pushes nothing any more then, as Java's classic client. For the others, a push has
-    to show that they live on without a poll.
+    A client that reports poll ages, such as Java's classic client, then stops pushing. For other clients, a push has to
+    show that they live on without a poll.
     """
     end = poll_end(member)
     if end is None or not stopped_at_its_end(member, end):
@@ -64,7 +64,7 @@ def stopped_polling(member: Member) -> bool:
 
 
 def missed_cause(member: Member, removed_ms: int) -> Cause:
-    """Return why a member missed a rebalance: if its client reports it, because it did not poll.
+    """Return why a member missed a rebalance: because it did not poll, if its client's reports show that.
 
     A rebalance waits at least as long as the member's poll interval. A client that polls meanwhile takes part in it.
     """

@@ -1,10 +1,11 @@
-"""How long a client goes between polls, as far as it reports it: counts by length, of bounded size, and what they mean.
+"""How long a client goes between polls, as far as it reports that: a histogram of bounded size, and what it means.
 
 A report has the age of the last poll. If the next report has a younger poll, the time between the two polls was at
-least the age in the first report. Of the polls between two reports only the longest time counts, once. Metrics of a
-Java client have the recently longest time between polls, so a number that is reported again is the same one.
+least the age in the first report. Between two reports only the longest time between polls counts, once. A Java client's
+metrics have the longest recent time between polls, so a number that is reported again is the same measurement.
 
-So the number of polls is not known, only the number of times that were reported. Lengths are kept to within a fifth.
+So the number of polls is not known, only the number of times that were reported. Lengths are accurate to within a
+fifth.
 """
 
 import math
@@ -17,19 +18,19 @@ SHORTEST_MS = 1_000
 """Shorter times are not distinguished: reports come once a second."""
 LONGEST_MS = 2**31
 FEW = 20
-"""From fewer times nothing is concluded."""
+"""From fewer times than this nothing is concluded."""
 QUANTILE = 0.999
 
 
 class PollTimes(NamedTuple):
-    """What is known of a member's polls: how many times were reported, and which one 99.9 % of them did not exceed."""
+    """How many times between a member's polls were reported, and which of them 99.9 % do not exceed."""
 
     told: int
     p999_ms: int
 
 
 def note(member: Member, interval_ms: int) -> None:
-    """Count a time between two polls."""
+    """Count one time between two polls."""
     bucket = math.ceil(math.log(max(interval_ms, SHORTEST_MS) / SHORTEST_MS, STEP) - 1e-9)
     key = str(bucket)  # as JSON has it
     member.poll_times[key] = member.poll_times.get(key, 0) + 1
@@ -63,7 +64,7 @@ def poll_times(member: Member) -> PollTimes | None:
 
 
 def advice(member: Member, limit_ms: int | None) -> str:
-    """Say what a member's polls mean for its limit; empty: nobody knows."""
+    """Say what a member's polls mean for its limit; empty: not known."""
     times = poll_times(member)
     if times is None or not limit_ms:
         return ""

@@ -1,11 +1,11 @@
-"""What the rules about rebalances remember of a group: when it rebalanced, and which generations were never stable."""
+"""What rules about rebalances remember about a group: when it rebalanced, and which generations were never stable."""
 
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.notes import Rebalance
 from coordinator_model.states import GroupState
 
 MAX_REBALANCES = 64
-"""How many rebalances are remembered for a group; so many are a storm already."""
+"""How many rebalances are remembered for a group; this many are a storm already."""
 MAX_ABORTED = 16
 SETTLED = (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
 

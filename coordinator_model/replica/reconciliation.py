@@ -52,7 +52,7 @@ def group_fields(replica: GroupReplica) -> dict[str, Any]:
 
 
 def member_fields(replica: GroupReplica, waiting: dict[str, dict[str, list[Partition]]]) -> dict[str, dict[str, Any]]:
-    """Return the same of its members, by id; ``waiting`` is what ``waits`` returned."""
+    """Return the same for the group's members, by id; ``waiting`` is what ``waits`` returned."""
     if replica.type not in KINDS:
         return {}
     return {

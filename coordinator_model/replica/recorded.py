@@ -1,4 +1,4 @@
-"""What a GroupMetadata record says of the generation that the replica has: which of the two goes on from the other."""
+"""How a GroupMetadata record relates to the generation that the replica has: which of the two continues the other."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -20,20 +20,21 @@ def count_if_lower(replica: GroupReplica, generation: int) -> None:
 
 
 def take_back_loaded(replica: GroupReplica, listed: Iterable[str]) -> None:
-    """Take back the members that had left and that a record of the same generation lists again.
+    """Restore members that had left and that a record of the same generation lists again.
 
-    A deposed coordinator answered their leaves. The next one had loaded the log, where they still were, and began their
-    sessions then.
+    A deposed coordinator answered their leaves. The next one had loaded the log, which still had them, and started
+    their sessions then.
     """
     for member_id in [name for name in listed if name not in replica.members and name in replica.recorded]:
         replica.members[member_id] = replica.recorded[member_id]
 
 
 def take_out_removed(replica: GroupReplica, value: dict[str, Any], listed: set[str]) -> None:
-    """Take out the members that were found gone when this record's generation was announced: no other removal.
+    """Drop members that were already found gone when this record's generation was announced: no new removal.
 
-    Another broker was believed to have loaded the log since, where they still were. But the record is of the announced
-    generation, as the instant at which it was announced shows. So it was written by the coordinator that announced it.
+    They came back into the replica because another broker was believed to have loaded the log, which still had them.
+    But the record is that of the announced generation, because it has the instant of that announcement. So the
+    coordinator that announced the generation wrote it.
     """
     announced_ms = value.get("currentStateTimestamp", -1)
     found = {who(d.member) for d in replica.departures if d.removed_ms == announced_ms}

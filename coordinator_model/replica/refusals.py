@@ -42,12 +42,12 @@ FENCINGS = {22: "ILLEGAL_GENERATION", 25: "UNKNOWN_MEMBER_ID", 82: "FENCED_INSTA
 UNKNOWN_MEMBER_ID = 25
 MEMBER_ID_REQUIRED = 79
 REPEATED = 3
-"""So many of one kind for one client are no accident."""
+"""This many refusals of one client with one error are no accident."""
 MAX_NAMED = 16
-"""How many clients are counted one by one: as many whose joins are refused, as many members that are fenced."""
+"""How many clients are counted one by one: this many whose joins are refused, and this many members that are fenced."""
 MAX_NAME = 256
 REFUSAL_MEMORY_MS = 600_000
-"""After so long without another refusal the count starts again."""
+"""After this long without another refusal, the count starts again."""
 
 _Refused = Heartbeat | JoinAnswered | SyncAnswered | ConsumerHeartbeat
 
@@ -83,9 +83,10 @@ def note(replica: GroupReplica, event: object) -> None:
 
 
 def is_idle(replica: GroupReplica, event: object) -> bool:
-    """Tell whether an event can change no more of a group than who is refused, and which ids are given out.
+    """Tell whether an event can change nothing of a group but its refused clients and the ids that are given out.
 
-    Strangers send these by the thousand. Nothing else of the group becomes true by them, so it need not be evaluated.
+    Unknown clients may send thousands of these. They change nothing else of the group, so the group need not be
+    evaluated.
     """
     if (
         replica.recorded
@@ -99,7 +100,7 @@ def is_idle(replica: GroupReplica, event: object) -> bool:
         case Heartbeat() | SyncAnswered():
             return event.error in FENCINGS and not _is_known(replica, event.member_id)
         case JoinAnswered(error=error) if error == MEMBER_ID_REQUIRED:
-            return not any(member.instance_id for member in replica.members.values())  # it may succeed one
+            return not any(member.instance_id for member in replica.members.values())  # the new member may succeed one
         case JoinAnswered(error=error) if error == UNKNOWN_MEMBER_ID:
             removes = replica.type is GroupType.CONSUMER and not replica.members  # see ``join._remove_if_empty``
             return not removes and not newcomer_waited(event)  # the join phase went on without it
@@ -117,7 +118,7 @@ def _is_known(replica: GroupReplica, member_id: str) -> bool:
 
 
 def counts_to_report(replica: GroupReplica) -> dict[str, int]:
-    """Return what is reported again when it changes: how often who is refused, and whether members are pending (79).
+    """Return what is reported again when it changes: how often clients are refused, and whether ids are pending (79).
 
     The counts are in powers of two, so that they change each time they have doubled.
     """
@@ -184,7 +185,7 @@ def _count(replica: GroupReplica, key: str, event: _Refused, who: _Client) -> No
 
 
 def _is_full(refused: dict[str, Refusal], error: int, at_ms: int) -> bool:
-    """Forget old refusals; tell whether as many of the kind are left as are counted one by one."""
+    """Forget old refusals; tell whether so many of the kind are left that no other is counted on its own."""
     for key, refusal in list(refused.items()):
         if at_ms - refusal.last_ms > REFUSAL_MEMORY_MS:
             del refused[key]
@@ -193,7 +194,7 @@ def _is_full(refused: dict[str, Refusal], error: int, at_ms: int) -> bool:
 
 
 def _instance_of(replica: GroupReplica, event: _Refused) -> str | None:
-    """Return the instance id of a member id; a heartbeat's line is read without it."""
+    """Return the instance id of the member that sent a request; a heartbeat's line is read without it."""
     if not isinstance(event, Heartbeat):
         return event.instance_id
     member = replica.members.get(event.member_id)

@@ -93,7 +93,7 @@ class Heard(NamedTuple):
 
     member: Member
     told_more: bool
-    """Whether the heartbeat showed anything but its instant."""
+    """Whether the heartbeat showed anything besides its instant."""
 
 
 def plain_heartbeat(replica: GroupReplica, event: Heartbeat) -> Heard | None:
@@ -111,8 +111,8 @@ def plain_heartbeat(replica: GroupReplica, event: Heartbeat) -> Heard | None:
 
 
 def disputed_heartbeat(replica: GroupReplica, event: Heartbeat) -> None:
-    """Note a heartbeat that was accepted by a broker that metadata does not name: it may already be the coordinator."""
-    # of the last record: an answer of the broker that metadata names may not list it any more
+    """Note a heartbeat accepted by a broker that may already be the coordinator, although metadata does not name it."""
+    # or the last record's member: an answer of the broker that metadata names may no longer list it
     member = replica.members.get(event.member_id) or replica.recorded.get(event.member_id)
     if member is not None:
         member.claimed_ms = max(member.claimed_ms or 0, event.applied_ms)
@@ -169,8 +169,8 @@ def _record(replica: GroupReplica, event: RecordRead, context: JudgementContext)
 def _commit(replica: GroupReplica, event: OffsetCommitted) -> None:
     """Apply an offset commit or its tombstone.
 
-    A commit makes a group exist. The tombstone of the last offset ends a group without members: only since 4.0 Kafka
-    writes a tombstone of such a group, too. Commits as signs of life are kept by the shard, by partition.
+    A commit makes a group exist. The tombstone of the last offset ends a group without members: only since 4.0 does
+    Kafka also write a tombstone of such a group. The shard keeps commits as signs of life, by partition.
     """
     if event.tombstone:
         if replica.type is GroupType.SIMPLE and not replica.deleted:

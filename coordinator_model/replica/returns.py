@@ -7,10 +7,10 @@ from coordinator_model.replica.removals.departure import Departure
 
 
 def came_back(replica: GroupReplica, member: Member, at_ms: int) -> None:
-    """Mark the departure that this joining member ends, as ``is_return`` tells.
+    """Mark the departure that this joining member ends, see ``client.is_same_client``.
 
     A member ends only one departure, so two processes of one client on one host come back one by one. If it may end
-    several, the one with its member id comes first, then one with its connection.
+    several, one with its member id is preferred, then one with its connection.
     """
     if any(departure.returned_as == member.member_id for departure in replica.departures):
         return

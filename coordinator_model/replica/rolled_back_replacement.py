@@ -22,9 +22,9 @@ SAME_STEP_MS = 10
 
 
 def note(replica: GroupReplica, event: JoinAnswered, holder: Member) -> None:
-    """Note a replacement that was answered 15. ``holder``: who has the instance id in the replica.
+    """Note a replacement that was answered 15. ``holder``: the member with the instance id in the replica.
 
-    That is the former member, or its successor if the record was read first.
+    It is the former member, or its successor if the record was read first.
     """
     if event.instance_id is None or len(replica.rolled_back_replacements) >= MAX_UNANSWERED_JOINS:
         return
@@ -35,7 +35,7 @@ def note(replica: GroupReplica, event: JoinAnswered, holder: Member) -> None:
 
 
 def read(replica: GroupReplica, successor: Member, written_ms: int) -> None:
-    """Apply a record that lists a successor. If that replacement was reverted, the former member is in again."""
+    """Apply a record that lists a successor. If that replacement was reverted, the former member is a member again."""
     instance_id = successor.instance_id
     if instance_id is None:
         return
@@ -46,10 +46,10 @@ def read(replica: GroupReplica, successor: Member, written_ms: int) -> None:
 
 
 def revert_if_timed_out(replica: GroupReplica, successor: Member, event: SyncAnswered) -> None:
-    """Let the former member be in again if its successor's SyncGroup is answered 82 because the replacement timed out.
+    """Restore the former member if its successor's SyncGroup is answered 82 because the replacement timed out.
 
     A join phase may begin before the replacement is stored and answer the successor's JoinGroup. Only then does the
-    write time out: the former member is in the new generation, and the successor's SyncGroup is answered at once.
+    write time out: the former member is in the new generation, and its successor's SyncGroup is answered at once.
     """
     waited_ms = event.answer_ms - (successor.joined_ms or 0)
     if event.instance_id == successor.instance_id is not None and abs(waited_ms - STALL_MS) <= SAME_STEP_MS:
@@ -57,7 +57,7 @@ def revert_if_timed_out(replica: GroupReplica, successor: Member, event: SyncAns
 
 
 def load(replica: GroupReplica, context: JudgementContext) -> None:
-    """Let the successor, which is in the log, be a member again once a coordinator has loaded the log."""
+    """Restore the successor once a coordinator has loaded the log, which has the successor."""
     for instance_id, known in list(replica.rolled_back_replacements.items()):
         loads = (r for r in context.timer_resets if r.may_load and r.low_ms >= known.answered_ms)
         loads_ms = [r.high_ms for r in loads if r.high_ms is not None]
@@ -70,7 +70,7 @@ def load(replica: GroupReplica, context: JudgementContext) -> None:
 
 
 def _swap(replica: GroupReplica, holder: Member, at_ms: int) -> bool:
-    """Replace a static member by the one that it replaced last; False: none is known."""
+    """Replace a static member by the one that it replaced; return False if that is not known."""
     gone = [leave for leave in replica.leaves if leave.cause is Cause.REPLACED]
     was = [leave for leave in gone if leave.member.instance_id == holder.instance_id]
     if not was or holder.member_id not in replica.members:

@@ -1,4 +1,4 @@
-"""When a member's session ends, and how far that can be known.
+"""When a member's session ends, and how exactly that can be known.
 
 Theory (``GroupMetadataManager.rescheduleClassicGroupMemberHeartbeat`` and ``scheduleConsumerGroupSessionTimeout``). The
 coordinator keeps one session timer for each member. Some of its restarts are seen: accepted heartbeats, the end of a
@@ -8,8 +8,8 @@ restarts all timers at some instant between two of its answers. So a deadline is
 interval.
 
 A member that is still listed is judged by the latest possible deadline, so that no living member is accused. A removal
-proves that some deadline has passed. It is judged by the possible deadline nearest to it; of an interval that the
-group's rebalance bounds, by the middle.
+proves that some deadline has passed. It is judged by the possible deadline nearest to it, or by the middle of an
+interval that the group's rebalance bounds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,7 +26,7 @@ from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
 
 SAME_START_MS = 10
-"""How far apart the instants of a record and of its answer's line may be, though both are of the same step."""
+"""How far apart the instants of a record and of its answer's line may be, though both belong to the same step."""
 FIRST_ANSWER_MS = 200
 """How long before its line the first answer of a new coordinator may have been applied."""
 TIMER_EARLY_MS = 250
@@ -37,7 +37,7 @@ AWAKE_BEFORE_LINE_MS = 500
 """How long a broker may run its timers before its first line after a pause, and after its last line before a pause: the
 probe sends its next request within this time."""
 USUAL_LOAD_MS = 10_000
-"""If a loading coordinator answers heartbeats 0 for longer, it is taken to have loaded.
+"""If a loading coordinator answers heartbeats with 0 for longer than this, it is assumed to have loaded.
 
 This only dates a session's end.
 """
@@ -46,14 +46,14 @@ UNSEEN_TERM_MS = 2_000
 
 
 class Commits(Protocol):
-    """When a group's partitions were last committed to."""
+    """When offsets of a group's partitions were last committed."""
 
     def get(self, place: tuple[str, int], /) -> int | None:
         """Return the instant of the last accepted offset commit of (topic, partition)."""
 
 
 class JudgementContext(NamedTuple):
-    """What of the shard is needed to judge one group, when its coordinator's clock shows ``progress_ms``."""
+    """What is needed of the shard to judge one group when its coordinator's clock shows ``progress_ms``."""
 
     progress_ms: int
     broker: str
@@ -62,7 +62,7 @@ class JudgementContext(NamedTuple):
     live_from_ms: int
     covered_since_ms: int
     proof_arrival_ms: int
-    """When the newest heartbeat of the shard arrived whose line is at least a grace old."""
+    """When the newest of those heartbeats of the shard arrived whose lines are at least a grace old."""
     consumer_session_timeout_ms: int | None
     thresholds: Thresholds
     topic_partitions: Mapping[str, int] = MappingProxyType({})
@@ -72,7 +72,7 @@ class JudgementContext(NamedTuple):
     blind: Sequence[BlindWindow] = ()
     """When lines of the shard's coordinator are missing."""
     hole_is_open: bool = False
-    """Whether the latest gap in the coordinator's lines may be a pause or missing lines: it is not known yet which."""
+    """Whether it is not known yet if the latest gap in the coordinator's lines is a pause or missing lines."""
     by_records: bool = False
     """Whether records are all that is seen of the group's coordinator: no heartbeat and no leave is seen."""
     coordinates_ms: int = 0
@@ -85,7 +85,8 @@ class JudgementContext(NamedTuple):
 
 
 Span = tuple[int, int, TimerReset | None]
-"""The first and the last instant at which a session can have ended, and the timer reset that began it, if one did."""
+"""The first and the last instant at which a session can have ended, and the timer reset that began the session, if
+any."""
 
 
 class Session(NamedTuple):
@@ -108,7 +109,7 @@ def session_timeout_ms(member: Member, context: JudgementContext) -> int | None:
 
 
 def gone_by_ms(member: Member, context: JudgementContext) -> int | None:
-    """Return when the coordinator answered that it knows no such member (25), unless another has taken over since."""
+    """Return when the coordinator answered that it does not know a member (25), unless another has taken over since."""
     if member.unknown_ms is None or any(
         r.cause is Cause.COORDINATOR_MOVED and (r.high_ms is None or r.high_ms > member.unknown_ms)
         for r in context.timer_resets
@@ -129,7 +130,7 @@ def is_covered(member: Member, context: JudgementContext) -> bool:
 def touches_ms(member: Member, commits: Commits, since_ms: int) -> list[int]:
     """Return the uncertain restarts ("touches") of a session timer after ``since_ms``.
 
-    These are offset commits (not in groups of KIP-848) and the last heartbeat that was answered 15 behind a stalled
+    These are offset commits (not in KIP-848 groups) and the last heartbeat that was answered 15 behind a stalled
     write.
     """
     if not commits and member.parked_heartbeat_ms is None:
@@ -145,7 +146,7 @@ def unheard_since(member: Member, timer_resets: Sequence[TimerReset]) -> list[Ti
     """Return the timer resets since which the member has neither been heard nor joined, newest first.
 
     A heartbeat before the next coordinator's first certain answer does not count. It may have been answered by a
-    deposed coordinator, or blindly by one that was loading.
+    deposed coordinator, or by a loading one, which accepts any heartbeat.
     """
     session_from_ms = member.session_from_ms if member.session_from_ms is not None else member.joined_ms
     return [r for r in reversed(timer_resets) if session_from_ms is None or session_from_ms <= _heard_from_ms(r)]
@@ -159,8 +160,8 @@ def is_heard(member: Member, timer_resets: Sequence[TimerReset]) -> bool:
 def _heard_from_ms(reset: TimerReset) -> float:
     """Return the instant after which a member has to be heard to have been heard since a timer reset.
 
-    What a broker applied after its last line before a pause, and before it woke, it applied before the pause: that line
-    only came late.
+    A heartbeat that is dated between the last line before a pause and the end of the pause was applied before the
+    pause: its line only came late.
     """
     if reset.woke_ms is not None:
         return max(reset.low_ms, reset.woke_ms - FIRST_ANSWER_MS)
@@ -188,7 +189,7 @@ def latest_session(member: Member, context: JudgementContext) -> Session | None:
             return None
         if reset.high_ms > session.start_ms:
             after = Session(reset.high_ms, _timeout_after_ms(member, reset, timeout_ms, context))
-            # a heartbeat after the coordinator may have loaded counts if its own, longer timeout ends later
+            # a heartbeat since the earliest possible load counts if the member's own, longer timeout ends later
             longer = session.start_ms > reset.low_ms and session.end_ms > after.end_ms
             session = session if longer else after
     touched = touches_ms(member, context.commits, session.start_ms)
@@ -223,7 +224,7 @@ def _timeout_from_ms(member: Member, start_ms: int, timeout_ms: int) -> int:
 def _timeout_after_ms(member: Member, reset: TimerReset, timeout_ms: int, context: JudgementContext) -> int:
     """Return how long a session lasts that began with a timer reset.
 
-    A coordinator that loads a group of KIP-848 uses the group's session timeout for its classic members too, until they
+    A coordinator that loads a KIP-848 group uses the group's session timeout for its classic members too, until they
     are heard (``GroupMetadataManager.onLoaded``).
     """
     if reset.may_load and member.is_classic_among_consumers:
@@ -232,7 +233,7 @@ def _timeout_after_ms(member: Member, reset: TimerReset, timeout_ms: int, contex
 
 
 def unseen_from_ms(member: Member, session: Session | None, context: JudgementContext) -> int | None:
-    """Return the instant from which nothing shows any more whether a member that was heard lives, if it stays silent.
+    """Return the instant from which it is unknown whether a member that was heard is alive, if it stays silent.
 
     That is ``settled_after_ms`` after the end of its latest ``session``, if its coordinator is the one that is known.
     If a timer reset is still open, its earliest instant counts. None: it was never heard, or its timeout is unknown.
@@ -253,7 +254,7 @@ def removal_deadline_ms(
 
     The member was removed between ``since_ms`` and ``by_ms``. If the deadline is only known to lie in an interval
     within these, the middle is returned, so that the error is at most half of it. A deadline after the removal counts
-    only if no other is possible. A group of KIP-848 writes a removal as the session ends, so there the deadline is the
+    only if no other is possible. A KIP-848 group writes a removal as the session ends, so there the deadline is the
     possible instant nearest to the removal.
     """
     removed_ms, spans = gone_by_ms(departure.member, context) or departure.removed_ms, deadlines(departure, context)
@@ -267,7 +268,7 @@ def removal_deadline_ms(
     deadline_ms, (first_ms, _, origin) = min(possible, key=lambda pair: abs(pair[0] - removed_ms))
     begin_ms = max(first_ms, since_ms, touched_ms)
     if begin_ms <= LONGEST_SESSION_MS or departure.member.in_kip848_group:
-        return deadline_ms, origin  # or it is not known since when it was a member
+        return deadline_ms, origin  # in the first case it is not known since when it was a member
     return (begin_ms + deadline_ms) // 2 if begin_ms < deadline_ms <= by_ms else deadline_ms, origin
 
 
@@ -283,8 +284,8 @@ def deadlines(departure: Departure, context: JudgementContext) -> list[Span]:
     a timer that was not delayed. The record of the removal may be older than the first line after the pause: then the
     coordinator was awake by the time of the record.
 
-    A timer that was due before the member's last touch did not run: after it the commit would have been refused, or the
-    heartbeat answered 25. That holds for a coordinator that woke and took the commit before it ran its timers, too.
+    A timer that was due before the member's last touch did not run: otherwise the commit would have been refused, or
+    the heartbeat answered 25. That also holds for a coordinator that woke and took the commit before it ran its timers.
     """
     removed_ms, touched_ms = departure.removed_ms, max(departure.touches_ms, default=0)
     ends = _due(departure, context)
@@ -308,7 +309,7 @@ def _due(departure: Departure, context: JudgementContext) -> list[Span]:
 
 
 def _explains(span: Span, departure: Departure, grace_ms: int) -> bool:
-    """Tell whether a session that ended in a span explains a removal. A group of KIP-848 writes a removal at once."""
+    """Tell whether a session that ended in a span explains a removal. A KIP-848 group writes a removal at once."""
     first_ms, last_ms, _ = span
     if not departure.member.in_kip848_group:
         return first_ms <= departure.removed_ms + grace_ms
@@ -348,9 +349,9 @@ def earliest_load_ms(move: TimerReset, departure: Departure) -> int:
 def _shows_that_it_went_on(member: Member, move: TimerReset) -> bool:
     """Tell whether the new coordinator's answer 25 shows that the deposed one had gone on unaware.
 
-    By that answer a session had ended that the load of the group began, so the load was a session timeout earlier. The
-    answer shows that if it is the new coordinator's first. A later one shows it only for a static member, because no
-    join phase removes that.
+    By that answer a session that began with the load of the group had ended, so the load was a session timeout earlier.
+    The answer shows that if it is the new coordinator's first. A later one shows it only for a static member, because
+    no join phase removes that.
     """
     if member.unknown_ms is None or move.high_ms is None:
         return False
@@ -360,7 +361,7 @@ def _shows_that_it_went_on(member: Member, move: TimerReset) -> bool:
 def _due_after(departure: Departure, context: JudgementContext, timer_resets: Sequence[TimerReset]) -> list[Span]:
     """Return the spans in which the session timer was due, with the given timer resets.
 
-    The coordinator may have heard a member that was never seen at any instant between its join and the start of
+    If a member was never seen, the coordinator may have heard it at any instant between its join and the start of
     telemetry. Then every deadline up to ``live_from_ms`` plus the timeout is possible.
     """
     member = departure.member

@@ -2,7 +2,7 @@
 
 A monitor sees a coordinator from outside and misses things, so it needs more transitions than Kafka itself allows: an
 accepted heartbeat shows that a group is stable, whatever its state was before. If a pair is not in the table, its event
-is applied all the same, because the coordinator is right, and is counted (``GroupReplica.unexpected``).
+is applied nevertheless, because the coordinator is right, and is counted (``GroupReplica.unexpected``).
 
 Kafka's own tables: ``ClassicGroupState.validPreviousStates``, ``ConsumerGroup.maybeUpdateGroupState``.
 """
@@ -43,7 +43,7 @@ class StateEvent(StrEnum):
 
 
 class StateChange(NamedTuple):
-    """Where an event leads, from which states it may come, and how well that is known."""
+    """To which state an event leads, from which states it is expected, and how well the new state is known."""
 
     to: GroupState
     sources: frozenset[GroupState]
@@ -84,7 +84,7 @@ WRITTEN = {
     StateEvent.TOMBSTONE_WRITTEN: _to(DEAD, OBSERVED, ANY),
     StateEvent.CONVERTED: _to(UNKNOWN, OBSERVED, ANY),
 }
-"""What the log says is so, whatever was held before."""
+"""What the log says is so, whatever the state was before."""
 EPOCHS = {
     StateEvent.NO_MEMBERS: _to(EMPTY, OBSERVED, EPOCH_STATES),
     StateEvent.TOPOLOGY_NOT_VALIDATED: _to(GroupState.NOT_READY, OBSERVED, EPOCH_STATES),
@@ -93,5 +93,6 @@ EPOCHS = {
     StateEvent.ALL_RECONCILED: _to(STABLE, OBSERVED, EPOCH_STATES),
     StateEvent.REMOVED_UNWRITTEN: _to(DEAD, OBSERVED, EMPTY),
 }
-"""After each record the state is derived from epochs and members, as the coordinator does. The last writes none."""
+"""After each record the state is derived from epochs and members, as the coordinator does. The last event writes no
+record."""
 STATE_CHANGES = CLASSIC | WRITTEN | EPOCHS

@@ -20,11 +20,11 @@ ILLEGAL_GENERATION = 22
 MAX_PARTITIONS = 64
 """Partitions kept of one client."""
 OTHERS = "others"
-"""All that are counted together."""
+"""The key of all clients that are counted together."""
 
 
 def note(replica: GroupReplica, event: CommitRefused) -> None:
-    """Note a refused commit, unless the partitions are still its sender's."""
+    """Note a refused commit, unless its sender still has the partitions."""
     partitions = _lost(replica, event)
     if not partitions:
         return
@@ -70,7 +70,7 @@ def _add(replica: GroupReplica, key: str, new: Zombie) -> None:
 
 
 def _lost(replica: GroupReplica, event: CommitRefused) -> list[tuple[str, int]]:
-    """Return the refused partitions that are not its sender's any more."""
+    """Return the refused partitions that the sender no longer has."""
     if event.error != ILLEGAL_GENERATION:
         return list(event.partitions)
     others = {
@@ -84,7 +84,7 @@ def _lost(replica: GroupReplica, event: CommitRefused) -> list[tuple[str, int]]:
 
 
 def _former(replica: GroupReplica, event: CommitRefused) -> Member | None:
-    """Return the member that the sender was: by its id, or where it names none by its connection."""
+    """Return the member that sent the commit: by its id, or by its connection if the commit names no member."""
     gone = [*(d.member for d in replica.departures), *(leave.member for leave in replica.leaves)]
     for member in (*replica.members.values(), *reversed(gone)):
         if member.member_id == event.member_id or (not event.member_id and member.connection == event.connection):

@@ -1,4 +1,4 @@
-"""Why a member was removed. The removal itself is seen first; from it and what was seen before, its cause is inferred.
+"""Why a member was removed. The removal is seen first; its cause is inferred from it and what was seen before.
 
 The coordinator removes a member because it left, because its session expired, or because it missed a rebalance. No
 answer and no record says which. They only show that the member is gone, by no longer listing it.
@@ -6,7 +6,7 @@ answer and no record says which. They only show that the member is gone, by no l
 ``docs/glossary.md`` explains the words that are not Kafka's, such as *timer reset*, *progress* and *grace*. Numbers in
 the texts are Kafka's error codes: 15 COORDINATOR_NOT_AVAILABLE, 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID,
 27 REBALANCE_IN_PROGRESS, 79 MEMBER_ID_REQUIRED, 82 FENCED_INSTANCE_ID. A member *was heard* when the coordinator
-accepted a heartbeat of it.
+accepted one of its heartbeats.
 
 Read in this order:
 

@@ -77,7 +77,7 @@ Verdict = RebalanceTimeout | SessionExpired | Unexplained | Uncertain
 
 @dataclass(frozen=True)
 class Case:
-    """A removal with all that the causes may ask of it. Causes only read it."""
+    """A removal, with all that the causes may ask about it. Causes only read it."""
 
     replica: GroupReplica
     departure: Departure

@@ -15,7 +15,7 @@ from coordinator_model.replica.session_timer import slept_over
 
 
 def due_in_a_pause(case: Case) -> Answer:
-    """Answer for a session that was due in a pause: the timer of the member that was due first removed it."""
+    """Answer for a session that was due in a pause: of the member's timers, the one that was due first removed it."""
     slept = slept_over(case.departure, case.context)
     if slept is None:
         return None

@@ -12,7 +12,7 @@ STALL_MS = 5_000
 
 @dataclass(slots=True)
 class Departure:
-    """A member that is gone, and what is known of the cause."""
+    """A member that is gone, and what is known about the cause."""
 
     member: Member
     rule: str | None
@@ -38,7 +38,8 @@ class Departure:
     judge_again: bool = False
     """Whether it is judged again if a move of its coordinator becomes known later: nothing explained it so far."""
     answered_by: str = ""
-    """The broker whose answer no longer listed it, the coordinator then. Empty: a record no longer listed it."""
+    """The broker whose answer no longer listed it, which was the coordinator then. Empty: a record no longer listed
+    it."""
     touches_ms: list[int] = field(default_factory=list)
     """When its session timer may have been restarted before the removal, which is not certain."""
     phase: EndedPhase = field(default_factory=EndedPhase)

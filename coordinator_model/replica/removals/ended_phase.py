@@ -111,7 +111,7 @@ class _TimerEnd(NamedTuple):
 
     at_ms: int
     of_session: bool
-    """Whether it was the session's, not that of its SyncGroup."""
+    """Whether it was the session timer; if not, it was the timer of the SyncGroup."""
     member_id: str
 
 
@@ -161,7 +161,8 @@ def sync_timeout_ms(replica: GroupReplica, member: Member, removed_ms: int) -> i
 def _sync_limit_ms(replica: GroupReplica, began_ms: int, removed_ms: int) -> int | None:
     """Return the longest timeout of the members that were in a generation when it began.
 
-    Its timer is not changed by who comes later (``GroupMetadataManager.schedulePendingSync``), nor by who has gone.
+    Members that come later do not change its timer (``GroupMetadataManager.schedulePendingSync``), nor do members that
+    have gone.
     """
     those = [*replica.members.values(), *(leave.member for leave in replica.leaves if leave.applied_ms > began_ms)]
     those += [d.member for d in replica.departures if d.removed_ms == removed_ms or d.removed_ms > began_ms]

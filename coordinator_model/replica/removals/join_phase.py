@@ -27,7 +27,7 @@ def begin_phase(replica: GroupReplica, sign_ms: int, by: str | None = None) -> N
     A heartbeat of a member that has left since is such a sign, too.
     """
     unreported = replica.state is GroupState.COMPLETING_REBALANCE and replica.listed_generation != replica.generation
-    if unreported and replica.unreported_phase is None:  # keep the earliest: whom it dropped is in no later one
+    if unreported and replica.unreported_phase is None:  # keep the earliest: members it dropped are in no later one
         replica.unreported_phase = unreported_phase(replica)
     members = [*replica.members.values(), *(leave.member for leave in replica.leaves)]
     heard = [at_ms or 0 for m in members for at_ms in (m.previous_heartbeat_ms, m.last_heartbeat_ms)]
@@ -94,7 +94,7 @@ def note_unanswered_join(replica: GroupReplica, event: JoinAnswered) -> None:
 
 
 def note_unseen_end(replica: GroupReplica, by_ms: int, context: JudgementContext) -> None:
-    """Take it that the current phase ended unseen: a later generation than the one that it leads to is shown.
+    """Assume that the current phase ended unseen: a generation later than the one that it leads to has been seen.
 
     It ended when the last session ended of those that had not joined, or by its timeout. Its end restarted the session
     timers of members that had joined and whose answers were lost, and of static members that had not joined
@@ -115,7 +115,7 @@ def note_unseen_end(replica: GroupReplica, by_ms: int, context: JudgementContext
 
 
 def weigh_unreported_phase(replica: GroupReplica, context: JudgementContext) -> None:
-    """Forget the unreported phase unless it ended by its timeout, for only then it dropped members.
+    """Forget the unreported phase unless it ended by its timeout, because only then did it drop members.
 
     This must come before members are dropped from the replica: their timeouts decide how long the phase could last.
     If the list of members that comes now is the phase's own and only late, the phase is kept even without a timeout.
@@ -132,7 +132,7 @@ def weigh_unreported_phase(replica: GroupReplica, context: JudgementContext) -> 
 def _date_by_its_timeout(replica: GroupReplica, phase: EndedPhase) -> None:
     """Date the end of a phase by its timeout, if a member that was alive was unknown (25) after that.
 
-    The answers at the end of a phase are lost behind a stalled write, so a later one may have shown the end.
+    The answers at the end of the phase may have been lost behind a stalled write. Then only a later one showed the end.
     """
     start, ended = phase.started, phase.ended
     if start is None or ended is None or phase.limit_ms is None:

@@ -49,9 +49,9 @@ def not_rejoined(case: Case) -> Answer:
 
 
 def _began_with_the_session(case: Case) -> bool:
-    """Tell whether a refused SyncGroup began the phase: before the phase's timer it had started the member's session.
+    """Tell whether a refused SyncGroup began the phase: before the phase's timer, it had started the session timer.
 
-    Of two timers that are due at once the one that was started first runs first
+    Of two timers that are due at once, the one that was started first runs first
     (``GroupMetadataManager.classicGroupSyncToClassicGroup``, ``prepareRebalance``).
     """
     started_ms, timeout_ms = case.departure.phase.started_ms, session_timeout_ms(case.member, case.context)

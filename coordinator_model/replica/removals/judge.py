@@ -61,7 +61,7 @@ CAUSES: tuple[Callable[[Case], Answer], ...] = (
 
 1. A coordinator that wakes from a pause runs all timers that came due in it, in the order in which they were due. All
    other causes assume that timers run in time, so this one is asked before them.
-2. Groups of KIP-848 have no join phase. Their members are judged by their own timers: no later cause is asked.
+2. KIP-848 groups have no join phase. Their members are judged by their own timers: no later cause is asked.
 3. A member that joined has to sync before the next join phase begins, so this deadline comes before that phase's.
 4. What is left is the join phase. No join phase removes a static member.
 5. An extended phase dropped its dynamic members when its timeout ran out, some time before they are found gone. The
@@ -108,7 +108,7 @@ def _waits_for_the_earlier(replica: GroupReplica, departure: Departure, shared: 
 def _is_of_a_disputed_coordinator(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether the broker that showed the removal is not known to be the coordinator yet.
 
-    That broker restarted all session timers as it loaded the group. Its move tells when.
+    That broker restarted all session timers as it loaded the group. The move, once known, shows when.
     """
     waits = context.progress_ms < departure.gone_ms + MOVE_KNOWN_MS
     return waits and departure.answered_by not in ("", departure.broker, context.broker)
@@ -117,8 +117,8 @@ def _is_of_a_disputed_coordinator(departure: Departure, context: JudgementContex
 def _due(replica: GroupReplica, progress_ms: int) -> list[Departure]:
     """Return the removals that may be judged.
 
-    Static members that are replaced in one phase are judged together: only beside the others it shows whose session
-    ended first.
+    Static members that are replaced in one phase are judged together: only their comparison shows whose session ended
+    first.
     """
     unjudged = [d for d in replica.departures if not d.judged]
     waiting = [d for d in unjudged if d.judge_after_ms > progress_ms]
@@ -138,7 +138,8 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
             return Unexplained(judge_again=True)
         context = after_a_move(departure, context)
     elif departure.answered_by not in ("", departure.broker):
-        context = after_a_move(departure, context)  # who answered had loaded the group, though it was not known to lead
+        # the broker that answered had loaded the group, though it was not known to be the coordinator
+        context = after_a_move(departure, context)
     verdict = explain(replica, departure, shared.together(departure, context_before(departure, context)))
     if isinstance(verdict, Unexplained):
         return verdict
@@ -268,8 +269,8 @@ def _was_in_no_generation(departure: Departure) -> bool:
 def _a_move_may_become_known(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether the member's successor was let in by a broker that is not known to be the coordinator yet.
 
-    That broker restarted all session timers when it loaded the group. When that was becomes known with the move, and so
-    does whether this member's session had ended.
+    That broker restarted all session timers when it loaded the group. The move, once known, shows when that was, and so
+    whether this member's session had ended.
     """
     waits = context.progress_ms < departure.gone_ms + MOVE_KNOWN_MS
     return waits and departure.answered_by not in ("", context.broker)

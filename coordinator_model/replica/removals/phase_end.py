@@ -28,8 +28,8 @@ def lived_to_its_end(case: Case) -> Answer:
 def removed_early(case: Case) -> Answer:
     """Answer by the session alone: a member that was removed before its session ended missed the phase.
 
-    It did not if the phase was too short to end by its timeout. After a move of the coordinator this cause does not say
-    so either, because the ends of sessions are not known well enough.
+    It did not if the phase was too short to end by its timeout. After a move of the coordinator the answer is
+    ``NotMissed`` too, because the ends of sessions are not known well enough.
     """
     departure, context = case.departure, case.context
     if too_young(departure, context) or _began_as_it_ended(departure) or may_have_ended(departure, context):

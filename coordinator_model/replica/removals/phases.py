@@ -43,7 +43,7 @@ NO_JOIN_SEEN = JoinsSeen()
 
 @dataclass(slots=True)
 class JoinPhase:
-    """What is known of the group's current join phase, see ``join_phase``."""
+    """What is known about the group's current join phase, see ``join_phase``."""
 
     began_after_ms: int = 0
     """The last instant at which it had certainly not begun."""

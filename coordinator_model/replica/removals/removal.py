@@ -78,7 +78,7 @@ def _is_told_again(replica: GroupReplica, member: Member) -> bool:
     """Tell whether the end of a member's session has been reported already, and the member was not heard since.
 
     A deposed coordinator removed the member and wrote nothing. The next coordinator loaded the log, which still has the
-    member, and lets its session end once more. A group of KIP-848 writes each removal, so it shows none twice.
+    member, and lets its session end once more. A KIP-848 group writes each removal, so it shows none twice.
     """
     heard_ms = max(member.session_from_ms or 0, member.joined_ms or 0, member.claimed_ms or 0)
     own = (d for d in replica.departures if d.judged and d.member.member_id == member.member_id)
@@ -88,7 +88,7 @@ def _is_told_again(replica: GroupReplica, member: Member) -> bool:
 
 
 def _depart_unseen(replica: GroupReplica, departure: Departure) -> None:
-    """Keep a departure that only a record shows. A member whose poll was overdue is taken to have left for that."""
+    """Keep a departure that only a record shows. A member whose poll was overdue is assumed to have left for that."""
     if departure.cause is Cause.POLL_INTERVAL:
         remember_leave(replica, Leave(departure.member, departure.removed_ms, departure.cause, None))
     add_departure(replica, departure)
@@ -144,7 +144,7 @@ def _departure(
     answered_by: str,
     successor: JoinAnswered | None,
 ) -> Departure:
-    """Return what is known of a removal when the member is found gone, with the join phase in which it was removed.
+    """Return what is known about a removal when the member is found gone, with the join phase in which it was removed.
 
     If the unreported phase dropped it, it was removed then, which is before it was found gone.
     """
@@ -192,7 +192,7 @@ def _may_be_retried(replica: GroupReplica, member: Member, removed_ms: int) -> b
 
 
 def _stall_ms(replica: GroupReplica, member: Member, successor: JoinAnswered | None) -> int:
-    """Return for how long, beyond the grace, the judgement waits for lines of heartbeats behind a stalled write.
+    """Return how long, beyond the grace, the judgement waits for lines of heartbeats behind a stalled write.
 
     These lines distinguish the end of a session from a missed join phase, and from a replacement. So the removals of
     dynamic members of classic groups have to wait, and of static ones with a successor. Without one, only the end of
@@ -220,7 +220,7 @@ def note_parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int
 
 
 def open_removals(replica: GroupReplica, member_id: str, applied_ms: int) -> list[Departure]:
-    """Return the removals of a member that are not judged yet and before which a line of that instant came."""
+    """Return the removals of a member that are not judged yet and that a line of this instant precedes."""
     own = (d for d in replica.departures if d.member.member_id == member_id)
     return [d for d in own if not d.judged and applied_ms <= d.gone_ms]
 
@@ -245,7 +245,7 @@ def add_departure(replica: GroupReplica, departure: Departure) -> None:
 def is_about_to_end(replica: GroupReplica, departure: Departure) -> bool:
     """Tell whether a reported removal's incident ends the next time that its group is evaluated: the member came back.
 
-    In a group of KIP-848 it is a member as soon as it is accepted.
+    In a KIP-848 group it is a member as soon as it is accepted.
     """
     return (
         departure.judged and departure.rule is not None and departure.returned_ms is not None and replica.type in KINDS
@@ -272,7 +272,7 @@ def explain_by_leave(
 ) -> Member | None:
     """Withdraw the last removal that a late leave explains; return the member as it was. None: it explains no removal.
 
-    ``lost``: the leave was answered 15 behind a stalled write. In a group of KIP-848 such a leave explains only the
+    ``lost``: the leave was answered 15 behind a stalled write. In a KIP-848 group such a leave explains only the
     removal that it wrote itself. Another coordinator, which does not know of the leave, made any later removal.
     """
     for departure in reversed(replica.departures):

@@ -1,4 +1,4 @@
-"""When a member was removed: as its join phase, the removals together with it, and the coordinator's moves show it."""
+"""When a member was removed, as its join phase, the removals together with it, and the coordinator's moves show."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -29,9 +29,9 @@ from coordinator_model.states import Cause
 def gone_between(departure: Departure, together: Together) -> tuple[int, int]:
     """Return between which instants a member was removed.
 
-    If only one session timer can have begun the phase, that timer ran out as the phase began. It is the member's own or
-    that of members whose timers started together with its own, when their coordinator loaded the group. Otherwise only
-    these are known: when the member was found gone, and which members were removed with it.
+    If only one session timer can have begun the phase, that timer ran out as the phase began. It is the member's own
+    timer, or that of members whose timers started together with its own when their coordinator loaded the group.
+    Otherwise only these are known: when the member was found gone, and which members were removed with it.
     """
     found_ms = (departure.removed_ms, _gone_by_ms(departure, together))
     phase = together.once(_phase_as_dated)
@@ -61,7 +61,7 @@ def _phase_as_dated(together: Together) -> JoinPhase:
 
 
 def _starters(together: Together) -> tuple[set[tuple[int, int]], list[Departure]]:
-    """Return the timers that can have begun the phase, and up to two departures with one that still had to sync."""
+    """Return the timers that can have begun the phase, and up to two of their departures that still had to sync."""
     phase, lived = together.once(_phase_as_dated), together.once(alive_at_the_end)
     alive = set() if lived is None else lived[1]
     spans = [(d, together.spans.of(d)) for d in together.departures if id(d) not in alive]
@@ -91,7 +91,7 @@ def deadline_interval_ms(
 def _before_or_after_sleep(
     departure: Departure, pause: TimerReset, deadline_ms: int, context: JudgementContext
 ) -> tuple[int | None, int | None]:
-    """Return when a session was due and when its coordinator woke, if the pause may have begun before the former."""
+    """Return when a session was due to end and when its coordinator woke, if the pause may have begun by then."""
     slept = slept_over(departure, context)
     due_ms, woke_ms = deadline_ms if slept is None else slept[1], pause.woke_ms or 0
     may_sleep = pause.low_ms < due_ms <= pause.low_ms + AWAKE_BEFORE_LINE_MS
@@ -156,9 +156,10 @@ def _surely_alive(together: Together) -> list[Departure]:
 
 
 def _left_before(leave: Leave, departure: Departure) -> bool:
-    """Tell whether a leave is the departed member's own, was accepted, and removed nobody in the log.
+    """Tell whether a leave of the departed member's own was accepted before its removal, but not written to the log.
 
-    Who answered that leave was deposed: another coordinator had loaded the log, and removed the member once more.
+    The broker that answered that leave was deposed: another coordinator had loaded the log, and removed the member once
+    more.
     """
     own = leave.member.member_id == departure.member.member_id and leave.cause is not Cause.REPLACED
     heard_ms = departure.member.session_from_ms or 0
@@ -168,7 +169,7 @@ def _left_before(leave: Leave, departure: Departure) -> bool:
 def _left_after(leave: Leave, departure: Departure, context: JudgementContext) -> bool:
     """Tell whether a leave is of a member that the record no longer listed, and came after the record.
 
-    Another coordinator than the one that wrote the record answered that leave.
+    A coordinator other than the one that wrote the record answered that leave.
     """
     late_ms, generation = leave.applied_ms - departure.removed_ms, leave.member.generation
     listed = generation is None or generation >= departure.generation
@@ -200,7 +201,7 @@ def emptied_ms(departure: Departure, together: Together) -> int | None:
 
     The coordinator writes that record when the session ends. If the record seems late, all session timers had restarted
     unseen, because another coordinator had loaded the group. If it seems early, that coordinator had loaded the group
-    before its move was seen. None: the record is in time, or no such record.
+    before its move was seen. None: the record is in time, or there is no such record.
     """
     timeout_ms = session_timeout_ms(departure.member, together.context)
     shown_later = departure.answered_by != "" or not _ended_with_the_last_session(departure)
@@ -224,9 +225,10 @@ def _longest_of_those_restarted_ms(together: Together) -> int | None:
 def _ended_with_the_last_session(departure: Departure) -> bool:
     """Tell whether the end of a session ended the join phase that left a group empty.
 
-    It did if it began the phase, too. So it did if the start of the phase was seen and nobody had joined since: who
-    joins stays in the group until the phase ends. But the phase must not have been due: its timeout drops all that have
-    not joined. If members are in the new generation, they have joined, and the last of them ended the phase.
+    It did if it also began the phase. It also did if the start of the phase was seen and nobody had joined since: a
+    member that joins stays in the group until the phase ends. But then the phase must not have been due: its timeout
+    drops all members that have not joined. If members are in the new generation, they have joined, and the last of them
+    ended the phase.
     """
     phase, removed_ms = departure.phase, departure.removed_ms
     if phase.ended is None or not phase.ended.emptied:
@@ -256,7 +258,7 @@ def _touched_since(departure: Departure, reset: TimerReset) -> bool:
 
 
 def _gone_by_ms(departure: Departure, together: Together) -> int:
-    """Return by when a member was gone whose session began when its coordinator loaded the group.
+    """Return by when a member was gone, if its session began when its coordinator loaded the group.
 
     The load started the timers of all members. Of those that were not heard since, the one with the longest timeout
     expired last, by the removal. The others had expired earlier by the difference of their timeouts.
@@ -282,7 +284,7 @@ def _longest_unheard_ms(together: Together) -> list[tuple[TimerReset, int]]:
 
 
 def alive_at_the_end(together: Together) -> tuple[int, set[int]] | None:
-    """Return when the join phase began and who was alive at its end, by ``id`` of the departures.
+    """Return when the join phase began and which members were alive at its end, by ``id`` of the departures.
 
     None unless the end of another session began it.
 

@@ -27,7 +27,7 @@ def had_expired(replica: GroupReplica, departure: Departure, together: Together)
     if (member.unknown_ms or removed_ms) < removed_ms:
         return not _is_reported(replica, departure)
     if any(end_ms < last_ms for other, end_ms in together.once(_first_starters) if other != id(departure)):
-        return False  # sessions that began with one load and are as long end in one instant
+        return False  # sessions of equal length that began with one load end at one instant
     return _began_the_phase(departure, together, first_ms)
 
 
@@ -61,8 +61,8 @@ def may_have_expired(departure: Departure, context: JudgementContext) -> bool:
 def _is_in_its_first_session(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether a downgrade from KIP-848 began the phase, and the member's session cannot have ended since.
 
-    The downgrade starts the session timers of all members anew (``GroupMetadataManager.convertToClassicGroup``).
-    Whoever wrote its record had the member, and so has a coordinator that loads the log later.
+    The downgrade restarts the session timers of all members (``GroupMetadataManager.convertToClassicGroup``). Whoever
+    wrote its record had the member, and so has a coordinator that loads the log later.
     """
     phase, session_from_ms = departure.phase, departure.member.session_from_ms or 0
     downgraded = phase.started_ms is not None and phase.started_ms == phase.began_after_ms <= session_from_ms

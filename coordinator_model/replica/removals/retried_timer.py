@@ -1,4 +1,4 @@
-"""Timers of a KIP-848 group that ran and whose write timed out: they are retried and remove whom they find.
+"""Timers of a KIP-848 group that ran and whose write timed out: they are retried, and remove the member they find.
 
 ``CoordinatorTimerImpl`` schedules such a timer again half a second after its write failed, with the same operation. So
 a timer that has removed a member removes it again by the same rule, even if it has joined again meanwhile.

@@ -1,4 +1,4 @@
-"""Cause: a rebalance timer of the member's own, in a group of KIP-848. Such a group has no join phase.
+"""Cause: a rebalance timer of the member's own, in a KIP-848 group. Such a group has no join phase.
 
 A member has to revoke the partitions that the coordinator takes from it. A classic member of such a group has to rejoin
 and to sync. Each member has a timer of its own for that.

@@ -24,8 +24,8 @@ from coordinator_model.replica.session_timer import (
 from coordinator_model.states import Cause
 
 UNSEEN_DIVISOR = 2
-"""If a member is removed more than a session timeout, divided by this, after its session seems to have ended, more than
-one heartbeat of it was not seen: clients usually send three or more in a session timeout."""
+"""If more than a session timeout, divided by this, lies between the apparent end of a member's session and its removal,
+more than one of its heartbeats was not seen: clients usually send three or more in a session timeout."""
 
 
 def possible_end(
@@ -33,7 +33,7 @@ def possible_end(
 ) -> tuple[int, TimerReset | None] | None:
     """Return when a member's session ended, if its end caused the removal, and the timer reset that began the session.
 
-    None: nothing is known of its session.
+    None: nothing is known about its session.
     """
     context, went_ms = together.context, gone_between(departure, together)
     end_ms, reset = removal_deadline_ms(departure, context, *went_ms)
@@ -41,7 +41,7 @@ def possible_end(
         early = end_ms is not None and end_ms > departure.removed_ms
         early = early and not _is_of_its_own_timer(departure, context)
         if end_ms is None or (early and _start_is_unsure(replica, departure, context)):
-            end_ms = departure.removed_ms  # nothing known of its session contradicts that it ended here
+            end_ms = departure.removed_ms  # nothing known about its session contradicts that it ended here
     return None if end_ms is None else (end_ms, reset)
 
 
@@ -77,7 +77,7 @@ def own_cause(member: Member) -> Cause:
 def _expired(case: Case, end_ms: int) -> SessionExpired:
     """Return the verdict that the session ended at ``end_ms``.
 
-    If only an interval is known, and an instant within it has been reported already, that stays.
+    If only an interval is known, and an instant within it has been reported already, that instant stays.
     """
     timeout_ms, reset = session_timeout_ms(case.member, case.context), case.session_reset
     blamed = reset if reset is not None and reset.cause is not Cause.UNKNOWN else None
@@ -113,7 +113,7 @@ def _emptied_by_another(case: Case) -> bool:
 
 
 def _is_of_its_own_timer(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether one of the member's own rebalance timers was due at its removal: it explains more than a retry."""
+    """Tell whether a rebalance timer of the member's own was due at its removal: that explains more than a retry."""
     return any(abs(departure.removed_ms - at_ms) <= CUT_MS for at_ms in own_timers_ms(departure.member, context))
 
 

@@ -178,7 +178,7 @@ def _key(departure: Departure) -> tuple[object, ...]:
     """Return a key that is equal for removals that are judged together."""
     replaced, started_ms = departure.successor is not None, departure.phase.started_ms
     key = (departure.generation, replaced, departure.removed_ms, started_ms, id(departure.phase))
-    # If the first sign of its phase is newer than the removal, the removal is of one phase with none but itself.
+    # If the first sign of its phase is newer than the removal, no other removal is of one phase with it.
     alone = not replaced and departure.removed_ms < (started_ms or 0)
     return (*key, id(departure)) if alone else key
 

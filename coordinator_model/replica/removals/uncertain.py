@@ -61,7 +61,7 @@ def joined_a_later_generation(inference: Inference) -> bool:
 
 
 def lines_were_behind(inference: Inference) -> bool:
-    """Tell whether the lines of the time of the removal came long after its record, and no pause explains that.
+    """Tell whether the lines around the time of the removal came long after its record, and no pause explains that.
 
     While the coordinator was paused it wrote no lines, so none can be late.
     """
@@ -150,7 +150,7 @@ def expired_while_group_was_stable(inference: Inference) -> bool:
 def may_have_left_unseen(inference: Inference) -> bool:
     """Tell whether the line of a leave may be missing, and the member may have been alive unseen until then.
 
-    In a group of KIP-848 the line of a leave is written after the records of the removal. So the time until a grace
+    In a KIP-848 group the line of a leave is written after the records of the removal. So the time until a grace
     after the removal counts too.
     """
     member, blind, leave_ms = inference.member, inference.context.blind, _earliest_leave_ms(inference)
@@ -252,7 +252,7 @@ def _expired_in_a_rebalance(departure: Departure, context: JudgementContext) -> 
 def _earliest_leave_ms(inference: Inference) -> int:
     """Return the earliest instant at which the member can have left.
 
-    A classic group shows a leave only with its next generation. A group of KIP-848 shows it at once.
+    A classic group shows a leave only with its next generation. A KIP-848 group shows it at once.
     """
     if inference.member.in_kip848_group:
         return inference.departure.removed_ms - inference.context.thresholds.grace_ms
