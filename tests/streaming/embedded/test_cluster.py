@@ -8,10 +8,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from streaming.embedded import TELEMETRY_TOPIC, EmbeddedBrokerError, EmbeddedCluster, ask
+from streaming.embedded import TELEMETRY_TOPIC, EmbeddedBrokerError, EmbeddedCluster, ask, node
 from tests.support.kafka_io import produce, read_until
 from tests.support.waiting import await_true
 
@@ -34,6 +35,19 @@ def test_a_request_to_the_broker_becomes_a_telemetry_line_keyed_by_that_broker(b
     envelope = json.loads(records[-1].value.removeprefix(b"Completed request:"))
     assert envelope["requestHeader"]["requestApiKeyName"] == "LIST_GROUPS"
     assert abs(records[-1].timestamp - time.time() * 1000) < 60_000
+
+
+def test_more_options_of_the_jvm_override_ours(tmp_path, monkeypatch):
+    monkeypatch.setenv(node.JVM_OPTIONS, "-XX:TieredStopAtLevel=4 -Dname='two words'")
+    commands = []
+    process = SimpleNamespace(pid=1, poll=lambda: None)
+    monkeypatch.setattr(node, "java_command", lambda: "java")
+    monkeypatch.setattr(subprocess, "Popen", lambda command, **_: commands.append(command) or process)
+    node.Node(1, 9092, tmp_path).launch()
+    [command] = commands
+    levels = [option for option in command if option.startswith("-XX:TieredStopAtLevel=")]
+    assert levels[-1] == "-XX:TieredStopAtLevel=4"
+    assert "-Dname=two words" in command[: command.index("kafka.Kafka")]
 
 
 def test_produce_requests_leave_no_telemetry_line(broker):
