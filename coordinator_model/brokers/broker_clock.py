@@ -536,7 +536,7 @@ class CoordinatorTracker:
         return self.proofs[-1][1] if self.proofs else 0
 
     def proven_ms(self, arrival_ms: int, grace_ms: int) -> int | None:
-        """Return when the first heartbeat that arrived at or after ``arrival_ms`` is ``grace_ms`` old; None: none did."""
+        """Return when the first heartbeat that arrived at ``arrival_ms`` or later is ``grace_ms`` old; None: none."""
         return next((line_ms + grace_ms for line_ms, best_ms in self.proofs if best_ms >= arrival_ms), None)
 
     def proof_arrival_ms(self, at_ms: int, grace_ms: int) -> int:
