@@ -64,8 +64,8 @@ MEMBER_IDLE = Rule(
 MIN_SESSION_TIMEOUT_MS = 6_000
 """Kafka's default of ``group.min.session.timeout.ms``."""
 ENDLESS_POLL_MS = 86_400_000
-"""A poll interval this long limits nothing. People set 2^31-1 to switch it off, and a rebalance then waits as long for a
-member."""
+"""A poll interval of a day limits nothing. People set 2^31-1 to switch the limit off, and a rebalance then waits for a
+member as long."""
 SKEW = 2
 """The busiest member of a skewed group holds at least this many times the mean, and at least this many partitions more
 than the member with the fewest."""
