@@ -90,7 +90,7 @@ class _Reading:
     again: dict[tuple[str, int], list[SourceRow]] = field(default_factory=lambda: defaultdict(list))
     """Rows whose place is already taken by a row with another instant."""
     recreated: set[tuple[str, int]] = field(default_factory=set)
-    """Partitions, under their later names, that were recreated or cut short."""
+    """Partitions, under their later names, that were recreated or truncated."""
     cluster: list[ClusterRow] = field(default_factory=list)
 
 

@@ -202,4 +202,4 @@ PARSERS: Mapping[str, Callable[[SourceRow, Zone, MetricsReader], list[Event] | R
     TELEMETRY: _parse_line,
     REPORTS: _parse_report,
 }
-"""The function that parses the rows of each source."""
+"""Every source of rows of Kafka, and the function that parses them."""

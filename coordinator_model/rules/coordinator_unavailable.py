@@ -66,7 +66,7 @@ def _finding(spell: RefusalSpell, thresholds: Thresholds) -> Finding:
         at_ms=first_ms + thresholds.failover_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"groups find no coordinator for longer than {thresholds.failover_ms} ms:"
+        summary=f"groups have found no coordinator for longer than {thresholds.failover_ms} ms:"
         f" {broker} answers {REFUSALS.get(error, error)} ({error})",
         broker=broker,
         detail={"error": error},

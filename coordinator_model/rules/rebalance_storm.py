@@ -95,8 +95,8 @@ def _finding(
     thresholds = context.thresholds
     causes = Counter(going.cause.value for going in gone)
     behind = Counter(going.who for going in gone).most_common(MAX_NAMED)
-    counted = ", ".join(f"{times} {cause}" for cause, times in causes.most_common()) or "nobody went"
-    what = f"most behind it: {named(behind[0][0])}, {behind[0][1]} times" if behind and storm else "a rolling deploy"
+    counted = ", ".join(f"{times} {cause}" for cause, times in causes.most_common()) or "no member left"
+    what = f"mostly because of {named(behind[0][0])}, {behind[0][1]} times" if behind and storm else "a rolling deploy"
     if storm and not behind:
         what = "no member came or went to explain it: members rejoin by themselves"
     return Finding(

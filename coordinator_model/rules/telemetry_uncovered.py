@@ -72,7 +72,7 @@ def _finding(replica: GroupReplica, context: JudgementContext, lost: list[str], 
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
         summary=f"no heartbeat of {len(lost)} of {replica.group}'s {len(replica.members)} members is seen:"
-        " their sessions are judged by consequence only",
+        " that their sessions ended is known only once a record or an answer shows it",
         detail={"members": lost[:MAX_NAMED], "total": len(lost)},
         **about_group(replica, context),
     )

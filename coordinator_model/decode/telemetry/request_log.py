@@ -390,7 +390,7 @@ def _push(line: _Line, read_metrics: MetricsReader) -> list[Event]:
     if an_int(line.response, "errorCode", -1) != 0:
         return []
     data = metrics_bytes(a_str(line.request, "metrics"))
-    if not data:  # the client has none of the metrics that its broker asks for; librdkafka still sets a compression
+    if not data:  # the client has none of the metrics that its broker asks for; librdkafka still names a compression
         return []
     terminating = line.request.get("terminating") is True
     for said in read_metrics(data, an_int(line.request, "compressionType")):
