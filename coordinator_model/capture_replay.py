@@ -1,7 +1,7 @@
 """Replays a whole capture through the model: what ``group-monitor replay`` prints. No Kafka, no Spark.
 
-It uses the same ``Shard`` as the live run, in one batch. The number of partitions is inferred from where the records
-are. The replay is live from the first telemetry line, and the end of the capture opens no incident.
+It uses the same ``Shard`` as the live run, in one batch. The number of partitions is inferred from the partitions in
+which the records are. The replay is live from the first telemetry line, and the end of the capture opens no incident.
 """
 
 from bisect import bisect_left
@@ -50,14 +50,14 @@ from coordinator_model.shard.sharding import DEFAULT_PARTITIONS, infer_partition
 from coordinator_model.shard.topic_places import name_topics
 
 RECREATED = " (recreated)"
-"""Added to a topic's name each time that it was recreated. No topic's name can contain it."""
+"""Added to a topic's name each time that the topic was recreated. No topic's name can contain it."""
 MAX_RECREATED = 100
-"""How often a partition may have been recreated in one capture. After that, rows count as duplicates."""
+"""How many times a partition may be recreated in one capture. After that, repeated offsets count as duplicates."""
 FUTURE_MS = 3_600_000
-"""A record that is so much later than all others is dated by a wrong clock."""
+"""A record that is later than all others by more than this was dated by a wrong clock."""
 COMMIT_FROM_THE_FUTURE = "offsets: commit from the future"
 _WITHOUT_CLOCK = (RecordRead, OffsetCommitted, ClientWord, LeaderNamed, CoordinatorLine)
-"""Events that move no broker's clock."""
+"""Events that do not move any broker's clock."""
 
 
 @dataclass(slots=True)
@@ -81,16 +81,16 @@ class _Reading:
     rows: int = 0
     events: list[Event] = field(default_factory=list)
     mute: list[Tick] = field(default_factory=list)
-    """Lines of brokers that cannot be read or are about no group."""
+    """Ticks for lines of brokers that cannot be read or are not about a group."""
     placements: set[tuple[str, int]] = field(default_factory=set)
     decoded: Counter[str] = field(default_factory=Counter)
     undecodable: Counter[str] = field(default_factory=Counter)
     places: dict[tuple[str, int], dict[int, Place]] = field(default_factory=lambda: defaultdict(dict))
     """The place of each row, by topic and partition, then offset. The writer of a line is its broker."""
     again: dict[tuple[str, int], list[SourceRow]] = field(default_factory=lambda: defaultdict(list))
-    """Rows whose place is taken by a row with another instant."""
+    """Rows whose place is already taken by a row with another instant."""
     recreated: set[tuple[str, int]] = field(default_factory=set)
-    """Partitions, under their later names, that were recreated or cut short."""
+    """Partitions, under their later names, that were recreated or truncated."""
     cluster: list[ClusterRow] = field(default_factory=list)
 
 
@@ -100,8 +100,8 @@ def replay_rows(
     """Replay the rows of a capture, in any order and with duplicates.
 
     ``settings.partitions`` 0: infer the number; if it cannot be inferred, Kafka's default is used and reported as None.
-    ``settings.live_from_ms`` is set to the first telemetry line. ``zone``: of the dates in shipped lines.
-    ``read_metrics``: reads the metrics that clients push.
+    ``settings.live_from_ms`` is set to the first telemetry line. ``zone`` is the time zone of the dates in shipped
+    lines. ``read_metrics`` reads the metrics that clients push.
     """
     reading = _read(rows, zone, read_metrics)
     lines = [event for event in reading.events if not isinstance(event, _WITHOUT_CLOCK)]
@@ -157,14 +157,14 @@ def _lags(
 
 
 def _end_ms(reading: _Reading) -> int:
-    """Return when a capture ends: by its lines if it has any, because a record may be dated by a wrong clock."""
+    """Return when a capture ends. Its lines decide if it has any, because a record may be dated by a wrong clock."""
     lines_ms = (event.order_ms for event in reading.events if not isinstance(event, _WITHOUT_CLOCK))
     newest_ms = max(lines_ms, default=0) or _newest_record_ms(reading.events)
     return max([newest_ms, *(row.timestamp_ms for row in reading.cluster)])
 
 
 class _Views:
-    """The shards, replayed a second time up to each round, for the groups' views at that time."""
+    """The shards, replayed a second time up to each round, to get the groups' views at that time."""
 
     def __init__(
         self,
@@ -193,9 +193,9 @@ class _Views:
 
 
 def _live_from_ms(lines: Iterable[BrokerLine | CoordinatorLine], reading: _Reading) -> int:
-    """Return from when on a capture is live: its first line. Without lines: its beginning, or else its first record.
+    """Return the instant from which a capture is live: that of its first line, else its start, else its first record.
 
-    The cluster rows show when the capture began.
+    The first cluster row shows when the capture started.
     """
     told = min((event.order_ms for event in lines), default=0)
     begun = told or min((row.timestamp_ms for row in reading.cluster), default=0)
@@ -203,7 +203,7 @@ def _live_from_ms(lines: Iterable[BrokerLine | CoordinatorLine], reading: _Readi
 
 
 def _newest_record_ms(events: Iterable[Event]) -> int:
-    """Return the newest instant of a record; one much later than all others is not believed."""
+    """Return the newest instant of a record, ignoring records that are much later than all others."""
     instants = sorted(_record_instants(events))
     while len(instants) > 1 and instants[-1] > instants[-2] + FUTURE_MS:
         instants.pop()
@@ -215,7 +215,7 @@ def _record_instants(events: Iterable[Event]) -> set[int]:
 
 
 def _name_topics(reading: _Reading, outputs: list[Said], groups: list[dict[str, Any]]) -> None:
-    """Replace topic ids by the names in the capture, as `run` does with the names that it asks for."""
+    """Replace topic ids by the names in the capture, as `run` does with the names in the brokers' metadata."""
     names = {topic: name for row in reading.cluster for topic, name in row.topic_names.items()}
     for report in reports_in(outputs):
         name_topics(names, report.view, report.findings)
@@ -224,7 +224,7 @@ def _name_topics(reading: _Reading, outputs: list[Said], groups: list[dict[str, 
 
 
 def _as_captured(settings: ShardSettings, reading: _Reading) -> ShardSettings:
-    """Add what the capture says of its cluster to the settings. The newest row counts; a setting overrides it."""
+    """Add to the settings what the capture says about its cluster. The newest row counts; a setting overrides it."""
     cluster = sorted(reading.cluster, key=lambda row: row.timestamp_ms)
     told: dict[str, dict[str, int]] = {kind: {} for kind in GROUP_KINDS}
     topic_partitions: dict[str, int] = {}
@@ -373,7 +373,7 @@ def _gaps(reading: _Reading) -> set[tuple[str, int, int]]:
 
 
 def _ticks(lines: list[BrokerLine], gaps: set[tuple[str, int, int]], mute: Iterable[Tick] = ()) -> list[Tick]:
-    """Return the ticks for all shards. The next line that moves a clock shows that lines are missing."""
+    """Return the ticks for all shards. Missing lines are marked on the next line that moves a clock."""
     ticker, told_by = Ticker(), _first_after(gaps, lines)
     for event in sorted(lines, key=lambda e: (e[0], e[2], e[3], e[4])):
         tick = event if isinstance(event, Tick) else Tick(*event[:5], "", event.broker, None)
@@ -408,9 +408,10 @@ def _transitions(outputs: Iterable[Said], settings: ShardSettings) -> list[Trans
 
 
 def _coverage(lines: list[BrokerLine], logged: list[CoordinatorLine], partitions: int | None) -> dict[str, Any]:
-    """Return which brokers' lines the capture has, and from when to when.
+    """Return which brokers' lines the capture has, and when the first and the last of each were written.
 
-    The coordinator's own log is listed separately: without a request log, a quiet broker and a silent one look alike.
+    The coordinator's own log is listed separately: without a request log, a broker that has nothing to log looks like
+    one that is down.
     """
     coverage: dict[str, Any] = {"brokers": _spans(lines), "partitions": partitions}
     return coverage | {"coordinator_log": _spans(logged)} if logged else coverage

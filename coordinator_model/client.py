@@ -1,4 +1,4 @@
-"""Which members are one client. Removals, incidents, generations and audits all ask here.
+"""Rules for which members are the same client, used for removals, incidents, generations and audits.
 
 A client that restarts gets another member id. It is recognized by its instance id. Without one, it is recognized by its
 member id, its connection, or its client id and host, which other clients may share.
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol, Self
 
 
 class OnHost(Protocol):
-    """How clients are distinguished if their lines name no member."""
+    """What tells clients apart if their lines name no member."""
 
     @property
     def client_id(self) -> str | None:
@@ -21,7 +21,7 @@ class OnHost(Protocol):
 
 
 class Client(OnHost, Protocol):
-    """How clients are distinguished: of a member, an incident or a view."""
+    """What tells clients apart. Members, incidents and the members of a view have these attributes."""
 
     @property
     def member_id(self) -> str | None:
@@ -37,7 +37,7 @@ class Client(OnHost, Protocol):
 
 
 class ShownClient(NamedTuple):
-    """The client of a member in JSON; None: not in the JSON."""
+    """The client of a member in JSON. A field is None if the JSON does not have it."""
 
     member_id: str | None
     instance_id: str | None
@@ -85,5 +85,5 @@ def lasting_name(client: Client) -> tuple[str, str]:
 
 
 def who(client: Client) -> str:
-    """Return the lasting name as one text, under which a client is counted across restarts."""
+    """Return the lasting name as one string, under which a client is counted across restarts."""
     return client.instance_id or "\n".join(on_host(client))

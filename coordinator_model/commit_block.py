@@ -1,7 +1,7 @@
 """Offset commits as columns. Nearly all records of the offsets topic are commits, so they are not made into objects.
 
-A block has the newest commits of the partitions of one operator key in one batch. A partition has one row, or more if
-group records come between its commits, because each of those may end a session that an earlier commit had extended.
+A block has the newest commits of the partitions of one operator key in one batch. A partition has one row. It has more
+if group records come between its commits, because each of those may end a session that an earlier commit had extended.
 Rows are in the order of the offsets topic.
 """
 
@@ -20,21 +20,21 @@ LEAST_OFFSET = NO_OFFSET + 1
 METADATA_CHARACTERS = 64
 """How much of a commit's metadata is kept."""
 MAX_TEXT_BYTES = 0x7FFF
-"""The longest text of a key. Bytes that are no UTF-8 read as text are longer than they were."""
+"""The longest text of a key. Bytes that are not valid UTF-8 get longer when they are decoded and encoded again."""
 _LENGTH = struct.Struct(">h")
 _PARTITION = struct.Struct(">i")
 PARTITION_BYTES = _PARTITION.size
-"""A key ends with the partition."""
+"""The size of the partition number at the end of a key."""
 
 
 class CommitBlock(NamedTuple):
-    """Commits of one partition of the offsets topic, a column a field; all columns have the same length.
+    """Commits of one partition of the offsets topic, one column for each field; all columns have the same length.
 
-    ``keys`` are keys of the records without their version: group, topic and partition as Kafka writes them
-    (``place_of`` reads one). ``offsets`` are the committed ones (``NO_OFFSET``: a tombstone), ``commit_ms`` the
-    instants in the values, ``record_ms`` the records' timestamps, ``record_offsets`` where the records lie, ``counts``
-    how many commits each row stands for. ``topic_ids`` holds 16 bytes, or none where the commit names no id (before
-    Kafka 4.1). ``metadata`` has the heads of those that are not empty, by row.
+    ``keys`` are the records' keys without their version: group, topic and partition as Kafka writes them (``place_of``
+    reads one). ``offsets`` are the committed offsets (``NO_OFFSET``: a tombstone), ``commit_ms`` the instants in the
+    values, ``record_ms`` the records' timestamps, ``record_offsets`` the records' own offsets, ``counts`` how many
+    commits each row stands for. ``topic_ids`` holds 16 bytes, or is empty where the commit has no topic id (before
+    Kafka 4.1). ``metadata`` maps row numbers to the first characters of the commit's metadata, if it is not empty.
     """
 
     keys: tuple[bytes, ...]
@@ -48,17 +48,17 @@ class CommitBlock(NamedTuple):
     metadata: Mapping[int, str]
 
     def as_tuple(self) -> tuple[Any, ...]:
-        """Return it so that ``marshal`` can write it; ``of_tuple`` reads what it read."""
+        """Return the columns in a form that ``marshal`` can write. ``of_tuple`` takes what ``marshal`` reads back."""
         return tuple(self)
 
     @classmethod
     def of_tuple(cls, columns: tuple[Any, ...]) -> "CommitBlock":
-        """Read columns; ``marshal`` leaves the bytes of an ``array``."""
+        """Make a block of columns. Bytes are int64 numbers: ``marshal`` reads an ``array`` back as bytes."""
         return cls._make(array("q", column) if type(column) is bytes else column for column in columns)
 
     @classmethod
     def of_events(cls, events: Iterable[OffsetCommitted]) -> "CommitBlock":
-        """Make a block of commits of one partition of the offsets topic: a row each, in the order of the topic."""
+        """Make a block of commits of one partition of the offsets topic: one row each, in the order of the topic."""
         rows = sorted(events, key=lambda event: event.offset)
         ids = (event.topic_id for event in rows)
         return cls(
@@ -81,18 +81,18 @@ def key_of(group: str, topic: str, partition: int) -> bytes:
 
 
 def key_end(joined: bytes, start: int) -> int:
-    """Return where a key ends that starts there."""
+    """Return where the key that starts at ``start`` ends."""
     topic = start + 2 + _LENGTH.unpack_from(joined, start)[0]
     return int(topic + 2 + _LENGTH.unpack_from(joined, topic)[0] + _PARTITION.size)
 
 
 def group_in(key: bytes) -> str:
-    """Read only the group of a key that is known to be whole."""
+    """Read only the group of a key, which is known to be complete."""
     return key[2 : 2 + (key[0] << 8 | key[1])].decode("utf-8", "replace")
 
 
 def place_of(key: bytes) -> tuple[str, str, int]:
-    """Read group, topic and partition of a key; it is known to be whole."""
+    """Read the group, topic and partition of a key, which is known to be complete."""
     group_end = 2 + _LENGTH.unpack_from(key)[0]
     topic_end = group_end + 2 + _LENGTH.unpack_from(key, group_end)[0]
     group, topic = key[2:group_end], key[group_end + 2 : topic_end]

@@ -4,8 +4,8 @@ The first five fields of every event are its place in time and in its source, so
 ``(order_ms, rank, topic, partition, offset)``. *order_ms* is the instant by which events are applied, in the
 coordinator's clock: a record's timestamp, or a telemetry line's Kafka timestamp. For a LeaveGroup it is the instant at
 which it was applied, because its answer may wait seconds behind a stalled write while its record does not. *rank* puts
-a record before a line of the same instant. They are named tuples because a busy cluster makes tens of thousands a
-second.
+a record before a line of the same instant. Events are named tuples because a busy cluster makes tens of thousands of
+them a second.
 """
 
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 RECORD_RANK = 0
 TELEMETRY_RANK = 1
 FAR_MS = 2**61
-"""Later than any instant, and longer than any time: it stands for what never comes."""
+"""Later than any instant and longer than any duration: it stands for "never"."""
 
 
 class RecordRead(NamedTuple):
@@ -47,16 +47,16 @@ class OffsetCommitted(NamedTuple):
     """The instant in the value: the coordinator's clock, or what an old client asked for."""
     leader_epoch: int = -1
     metadata: str = ""
-    """Its head."""
+    """The first characters of the metadata."""
     topic_id: str | None = None
-    """As Kafka prints it; None: the commit names none."""
+    """As Kafka prints it; None: the commit has no topic id."""
 
 
 class Heartbeat(NamedTuple):
     """An answered HEARTBEAT, or a CONSUMER_GROUP_HEARTBEAT that changes nothing.
 
-    ``generation`` is the generation, or for KIP-848 the member epoch answered; ``applied_ms`` the instant at which
-    the coordinator restarted the session timer if it accepted it (answer minus remote time).
+    ``generation`` is the generation, or for KIP-848 the member epoch in the answer. ``applied_ms`` is the instant at
+    which the coordinator restarted the session timer, if it accepted the heartbeat (answer minus remote time).
     """
 
     order_ms: int
@@ -105,13 +105,13 @@ class JoinAnswered(NamedTuple):
     software: str | None
     api_version: int
     reason: str | None = None
-    """Why the client joins, in its own words (KIP-800, version 8)."""
+    """Why the client joins, in its own words (KIP-800, JoinGroup version 8)."""
     listener: str | None = None
     principal: str | None = None
 
 
 class SyncAnswered(NamedTuple):
-    """An answered SYNC_GROUP; ``from_leader`` when the request carried assignments. ``assignment`` is base64."""
+    """An answered SYNC_GROUP; ``from_leader`` if the request carried assignments. ``assignment`` is base64."""
 
     order_ms: int
     rank: int
@@ -181,7 +181,7 @@ class ConsumerHeartbeat(NamedTuple):
 class CommitRefused(NamedTuple):
     """An OFFSET_COMMIT or TXN_OFFSET_COMMIT that was refused because its sender is no longer the member it names.
 
-    ``partitions`` are those that were refused, as far as they are kept; ``left_out`` counts the others.
+    ``partitions`` are the partitions that were refused, up to a limit; ``left_out`` counts the rest.
     """
 
     order_ms: int
@@ -204,7 +204,10 @@ class CommitRefused(NamedTuple):
 
 
 class ClientPoll(NamedTuple):
-    """A client's report of how long ago it polled. An age needs no clock; the instant is the topic's append time."""
+    """A client's report of how long ago it polled. The client's clock does not matter: it sends only an age.
+
+    ``order_ms`` is the append time of the topic.
+    """
 
     order_ms: int
     rank: int
@@ -221,10 +224,11 @@ class ClientPoll(NamedTuple):
 
 
 class MetricsPushed(NamedTuple):
-    """Metrics that a client pushed to a broker, any broker (KIP-714), with the age of its last poll at ``order_ms``.
+    """Metrics that a client pushed to any broker (KIP-714).
 
-    The age is at least this: the client counts whole seconds, and time passes until the broker has the request. None:
-    the client does not push it. ``polled``: whether it polled in the ``interval_ms`` before; None: it does not say.
+    ``poll_age_ms`` is the least age of the client's last poll at ``order_ms``; None: the client does not push it. The
+    true age may be greater, because the client counts whole seconds and the request takes time to reach the broker.
+    ``polled``: whether it polled in the ``interval_ms`` before; None: it does not say.
     """
 
     order_ms: int
@@ -243,7 +247,7 @@ class MetricsPushed(NamedTuple):
     interval_ms: int = 0
     instance_id: str | None = None
     poll_interval_ms: int | None = None
-    """The longest time between two polls, of those in the metrics."""
+    """The longest time between two polls that is in the metrics."""
     shown: tuple[tuple[str, float], ...] = ()
     """Other metrics by name, for display."""
 
@@ -266,7 +270,10 @@ class ClientSeen(NamedTuple):
 
 
 class MetricsExported(NamedTuple):
-    """The same from an OpenTelemetry collector. Any application may write such a record: it is no broker's line."""
+    """The same as ``MetricsPushed``, but from an OpenTelemetry collector.
+
+    Any application may write such a record, so it does not count as a broker's line.
+    """
 
     order_ms: int
     rank: int
@@ -287,12 +294,12 @@ class MetricsExported(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """A line that only moves the broker's clock, such as a probe's. ``group`` is empty: it is for all shards.
+    """A line that only moves the broker's clock, such as a probe's. ``group`` is empty: a tick is for all shards.
 
-    ``probe`` is the number in the probe's states filter: a jump shows lines that were lost. None: another line.
-    ``lost``: offsets are missing before it, so lines are. ``connection`` distinguishes two probes, such as those of
-    `run` and `capture`. ``asked`` is the name that a probe gives the broker that it asks, so that it can match the
-    line.
+    ``probe`` is the number in the probe's states filter: a jump shows that lines were lost. None: not a probe's line.
+    ``lost``: offsets are missing before the line, so lines are. ``connection`` distinguishes two probes, such as those
+    of `run` and `capture`. ``asked`` is the probe's own name for the broker that it asked, which shows whose line it
+    is.
     """
 
     order_ms: int
@@ -309,11 +316,12 @@ class Tick(NamedTuple):
 
 
 class LeaderNamed(NamedTuple):
-    """What metadata says of the partition of the offsets topic that is a shard: node ``node`` leads it.
+    """The leader of a shard, that is, of its partition of the offsets topic, according to metadata: node ``node``.
 
     ``key`` is the telemetry key of that broker, empty while it is unknown; ``others`` are the keys of known brokers
-    that do not lead. ``topic`` and ``group`` are empty, ``partition`` is the shard, ``offset`` the question's instant.
-    ``epoch`` is the leader epoch: a broker that does not know the newest leader yet has a smaller one; -1: unknown.
+    that do not lead. ``topic`` and ``group`` are empty, ``partition`` is the shard, ``offset`` the instant at which
+    metadata was asked. ``epoch`` is the leader epoch: a broker that does not know the newest leader yet has a smaller
+    one; -1: unknown.
     """
 
     order_ms: int
@@ -342,12 +350,12 @@ UNLOADED = "unloaded"
 
 
 class CoordinatorLine(NamedTuple):
-    """A line of the group coordinator's own log (INFO). It has no tick: it moves no broker's clock.
+    """A line of the group coordinator's own log (INFO). No tick is made of it: it does not move the broker's clock.
 
-    ``what`` is one of the words above, or ``SESSION_EXPIRED`` or ``REBALANCE_TIMEOUT``; ``members`` are those whom it
-    names as removed, gone, replaced, fenced or joined. ``broker`` is the record's key, empty where it has none;
-    ``shard`` the partition of the offsets topic that the line names, -1: none. ``reason`` is why a client left or a
-    rebalance began.
+    ``what`` is one of the words above, or ``SESSION_EXPIRED`` or ``REBALANCE_TIMEOUT``. ``members`` are the members
+    that the line says were removed, left, replaced, fenced or joined. ``broker`` is the record's key, empty if it has
+    none. ``shard`` is the partition of the offsets topic that the line names, -1: none. ``reason`` is why a client left
+    or a rebalance began.
     """
 
     order_ms: int
@@ -381,5 +389,5 @@ Event = BrokerLine | RecordRead | OffsetCommitted | ClientWord | LeaderNamed | C
 
 
 def parked_ms(event: JoinAnswered | SyncAnswered | LeaveAnswered) -> int:
-    """Return how long an answer was parked: the remote time, or answer minus arrival if that is not kept."""
+    """Return how long an answer was parked: the remote time, or answer minus arrival if that is not in the event."""
     return event.remote_ms if isinstance(event, LeaveAnswered) else max(0, event.answer_ms - event.arrival_ms)

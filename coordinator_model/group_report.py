@@ -1,4 +1,4 @@
-"""A report: a group's view and findings at an instant, made by a shard or by the rules of lag.
+"""A report: a group's view and findings at an instant, made by a shard or by the lag rules.
 
 A shard's outputs pass through Spark as JSON. ``as_output`` writes a report, ``of_output`` reads it, and
 ``read_outputs`` reads all outputs of a batch. Other kinds of outputs stay mappings.
@@ -16,7 +16,7 @@ MAX_NAME = 100
 
 
 class JudgedBy(StrEnum):
-    """Which rules a report is about. It does not touch incidents of the others."""
+    """Which rules a report is about. It does not touch incidents of the other rules."""
 
     SHARD = "shard"
     LAG = "lag"
@@ -49,17 +49,17 @@ class GroupReport:
     judged: JudgedBy = JudgedBy.SHARD
     """Which rules the report is about."""
     pending: list[tuple[str, str, int]] | None = None
-    """Of lag: incidents that may not have ended although they are not found, by rule, subject and instant of the last
-    commit (milliseconds since the epoch); None: nothing is known, so none has ended."""
+    """Only about lag: incidents that may still go on although they are not among the findings, as rule, subject and
+    instant of the last commit (milliseconds since the epoch). None: nothing is known, so no incident ends."""
     owners: list[str] | None = None
-    """Of lag: the ids of the members that own partitions. Incidents about other members end. None: not known."""
+    """Only about lag: the ids of the members that own partitions. Incidents about other members end. None: unknown."""
     holder: str = ""
-    """Of brokers: who keeps their incidents open, an operator key or a part of ``serve``."""
+    """Only about brokers: what keeps their incidents open, an operator key or a part of ``serve``."""
     reason: str | None = None
-    """Of brokers: the reason with which incidents close that are no longer found; None: the rule's own reason."""
+    """Only about brokers: the reason with which incidents close that are no longer found; None: the rule's own."""
 
     def as_output(self) -> dict[str, Any]:
-        """Return it as an output, JSON-able; view and findings are shared, not copied."""
+        """Return the report as an output, in values for JSON. View and findings are shared, not copied."""
         return {"kind": REPORT, **{name: getattr(self, name) for name in _FIELDS}}
 
     @classmethod
@@ -154,7 +154,7 @@ def reports_in(said: Iterable[Said]) -> Iterator[GroupReport]:
 
 
 def of_kind(said: Iterable[Said], kind: str) -> Iterator[Mapping[str, Any]]:
-    """Yield the outputs of another kind than reports."""
+    """Yield the outputs of a kind that is not a report."""
     return (output for output in said if not isinstance(output, GroupReport) and output["kind"] == kind)
 
 
@@ -166,6 +166,6 @@ def place_of(said: Said) -> tuple[int, int]:
 
 
 def instant_ms(said: Said) -> int:
-    """Return the instant of an output, in the coordinator's time; 0: it has none."""
+    """Return the instant of an output by the coordinator's clock; 0: it has none."""
     at_ms = said.at_ms if isinstance(said, GroupReport) else said.get("at_ms")
     return at_ms or 0

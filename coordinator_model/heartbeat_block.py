@@ -1,7 +1,7 @@
 """Heartbeats as columns, because there are tens of thousands a second.
 
-To make an object of a heartbeat costs more than everything that is done with it. A block has the heartbeats of one
-source for one operator key in one batch, or those that are held back. Its rows are in the order in which they are
+Making an object of each heartbeat would cost more than all the rest of its processing. A block has the heartbeats of
+one source for one operator key in one batch, or those that are held back. Its rows are in the order in which they are
 applied.
 """
 
@@ -29,7 +29,7 @@ FastRow = tuple[int, str, str, int, int, int, int, str]
 """``(order_ms, group, member_id, generation, error, applied_ms, arrival_ms, broker)``"""
 _ORDER_MS, _TOPIC, _PARTITION, _OFFSET = map(Heartbeat._fields.index, ("order_ms", "topic", "partition", "offset"))
 _ROWS_A_CUT = 8
-"""A cut costs about as much as sorting so many heartbeats one by one."""
+"""A cut costs about as much as sorting this many heartbeats one by one."""
 _BROKER = Heartbeat._fields.index("broker")
 _NUMBERS = frozenset(
     map(Heartbeat._fields.index, ("order_ms", "offset", "applied_ms", "arrival_ms", "remote_ms")),
@@ -41,8 +41,8 @@ _NUMBERS = frozenset(
 class HeartbeatBlock:
     """Heartbeats by rising ``order_ms``, with one column for each field of ``Heartbeat``.
 
-    A column of times or offsets is an ``array`` of int64, another one a tuple. If all rows share one value, it is a
-    list of that value.
+    A column of times or offsets is an ``array`` of int64; any other is a tuple. If all rows share one value, the column
+    is a list with that value alone.
     """
 
     length: int
@@ -50,7 +50,7 @@ class HeartbeatBlock:
 
     @classmethod
     def of(cls, length: int, columns: Iterable[Any]) -> "HeartbeatBlock":
-        """Make a block of columns; bytes are int64 numbers, as ``marshal`` leaves an ``array``."""
+        """Make a block of columns. Bytes are int64 numbers: ``marshal`` reads an ``array`` back as bytes."""
         return cls(length, tuple(array("q", column) if type(column) is bytes else column for column in columns))
 
     @classmethod
@@ -61,7 +61,7 @@ class HeartbeatBlock:
 
     @classmethod
     def joined(cls, blocks: Iterable["HeartbeatBlock"]) -> "HeartbeatBlock":
-        """Make one block of several, which come in any order."""
+        """Make one block of several, which may be in any order."""
         filled = sorted((block for block in blocks if block.length), key=lambda block: block.place(0))
         if len(filled) <= 1:
             return filled[0] if filled else NO_HEARTBEATS
@@ -88,7 +88,7 @@ class HeartbeatBlock:
         return _at(self.columns[:5], index)
 
     def cut(self, start: int, end: int) -> "HeartbeatBlock":
-        """Return the heartbeats from one to before another."""
+        """Return the heartbeats from ``start`` up to, but not including, ``end``."""
         if (start, end) == (0, self.length):
             return self
         columns = (column if type(column) is list else column[start:end] for column in self.columns)
@@ -99,7 +99,7 @@ class HeartbeatBlock:
         return bisect_right(self.columns[_ORDER_MS], order_ms) if self.length else 0
 
     def up_to(self, place: tuple[Any, ...]) -> int:
-        """Return how many come before or at a place. A heartbeat comes before the tick that was made of its line."""
+        """Return how many come before or at a place. A heartbeat comes before the tick that was made from its line."""
         index = self.until(place[0])
         while index and self.place(index - 1) > place:
             index -= 1
@@ -118,7 +118,7 @@ class HeartbeatBlock:
         return min(offsets), max(offsets)
 
     def as_list(self) -> list[Any]:
-        """Return it JSON-able; ``of_list`` reads it."""
+        """Return the block as values for JSON. ``of_list`` reads them."""
         return [self.length, [[type(column) is list, list(column)] for column in self.columns]]
 
     @classmethod

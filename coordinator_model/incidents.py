@@ -1,12 +1,13 @@
-"""Makes incidents of findings: ``diff(open, report)`` returns openings, escalations and closings.
+"""Turns findings into incidents: ``diff(open, report)`` returns openings, escalations and closings.
 
 ``fold`` does that for many reports, one after the other, in the order that ``in_order`` gives them. ``replay`` and the
 store use the same.
 
 An open incident is unique by (cluster, group, rule, subject, incarnation): the subject is the instance id, else the
 member id, and the incarnation distinguishes two member ids under one instance id. Its id is a hash of those and of the
-instant at which the trouble began, not of when it was decided. So a monitor that starts with an empty state adopts what
-is open. The store calls this inside the transaction that stores the result.
+instant at which the trouble began, not of the instant at which it was detected. So a monitor that starts with an empty
+state computes the same ids, and adopts the incidents that are open. The store calls ``fold`` inside the transaction
+that stores the result.
 """
 
 import hashlib
@@ -39,7 +40,7 @@ RESOLVE_AFTER_MS = Thresholds().resolve_after_ms
 
 
 class Kind(StrEnum):
-    """What a transition does. ``updated`` only changes what is stored, and is not sent to anybody."""
+    """What a transition does. ``updated`` only changes the stored incident, and is not delivered."""
 
     OPENED = "opened"
     ESCALATED = "escalated"
@@ -49,7 +50,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """A finding with a beginning and an end. All fields are JSON-able."""
+    """A finding with a beginning and an end. All fields are values for JSON."""
 
     incident_id: str
     cluster: str
@@ -72,7 +73,7 @@ class Incident:
     at_ms: int
     summary: str
     partitions: list[list[Any]] = field(default_factory=list)
-    """Topic and partition of each, as a report has them: JSON has no tuples."""
+    """Pairs of topic and partition. They are lists, as in a report, because JSON has no tuples."""
     detail: dict[str, Any] = field(default_factory=dict)
     holders: list[str] = field(default_factory=list)
     """Operator keys that keep a broker's incident open."""
@@ -81,7 +82,7 @@ class Incident:
     client_software: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return it flat and JSON-able; its lists are shared, not copied."""
+        """Return the fields as a flat dict for JSON. Its lists are shared, not copied."""
         return {name: getattr(self, name) for name in _FIELDS}
 
     @classmethod
@@ -111,19 +112,19 @@ class Transition:
 
 
 def incident_id(cluster: str, group: str, rule: str, subject: str, incarnation: str, opened_ms: int) -> str:
-    """Return the id. JSON separates the strings, which clients choose, without ambiguity."""
+    """Return the id. Clients choose some of the strings; JSON separates them without ambiguity."""
     identity = json.dumps([cluster, group, rule, subject, incarnation, opened_ms])
     return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
 
 OpenIncidents = dict[tuple[str, str], dict[str, Incident]]
-"""What is open, by cluster and group, then by id."""
+"""The open incidents, by cluster and group, then by id."""
 
 
 def in_order(said: Iterable[Said]) -> list[Said]:
     """Sort the outputs of shards by the coordinator's time. The outputs of one shard keep their order.
 
-    A shard may report an earlier instant after a later one. That output still comes later.
+    A shard may report an earlier instant after a later one. Such an output still comes later in the result.
     """
     newest_ms: dict[int, int] = defaultdict(int)
     keyed: list[tuple[int, int, Said]] = []
@@ -141,8 +142,9 @@ def fold(
 ) -> tuple[list[Transition], OpenIncidents]:
     """Run ``diff`` over reports in order. Return the transitions, and the open incidents of the groups in the reports.
 
-    ``resolve_after_ms_of``: by group; None: the group is switched off, so its open incidents only end. An incident that
-    ended here does not open again: the same id means that the same trouble was judged again.
+    ``resolve_after_ms_of`` returns a group's threshold; None: the group is switched off, so its open incidents end and
+    none opens. An incident that ended here does not open again: the same id means that the same trouble was judged
+    again.
     """
     changed: OpenIncidents = {}
     transitions: list[Transition] = []
@@ -251,7 +253,7 @@ def _on_absence_of_lag(incident: Incident, report: GroupReport) -> list[Transiti
 def _on_absence(
     incident: Incident, report: GroupReport, rules_found: set[tuple[str, str]], resolve_after_ms: int
 ) -> list[Transition]:
-    """Close an open incident that is not found, with the reason, if that ends it."""
+    """Close an open incident that is not found, with the reason, unless it lasts or another holder keeps it open."""
     at_ms, view = report.at_ms, report.view
     over = ENDS_AS.get(incident.rule, "recovered")  # `serve` has rules of its own
     if not report.group:
@@ -283,10 +285,10 @@ def _on_absence(
 def _adopted_end(
     incident: Incident, report: GroupReport, view: Mapping[str, Any], resolve_after_ms: int
 ) -> list[Transition]:
-    """Close a lasting incident that the replica does not have (any more), by the group's view."""
+    """Close a lasting incident that the replica does not have (any more), if the group's view shows that it ended."""
     members, at_ms, stable_ms = view["members"], report.at_ms, view["stable_since_ms"]
     if at_ms < incident.at_ms:
-        return []  # a new replica that catches up: this view is older than the incident
+        return []  # a new replica is catching up: this view is older than the incident
     same = [m for m in members if m["member_id"] == incident.member_id]
     if same and not _is_accepted(incident, same[0]):
         return []  # a new replica has the member from the log, which lists it until the next generation

@@ -1,4 +1,4 @@
-"""The lag of all groups of a capture, from commits, reports and rounds of end offsets in order of time.
+"""The lag of all groups of a capture, from its commits, reports and rounds of end offsets in order of time.
 
 It keeps plain dictionaries, for captures and tests. `run` keeps the same in columns (`streaming/run/lag`).
 """
@@ -45,7 +45,7 @@ class _Group:
 
 @dataclass(slots=True)
 class _Ends:
-    """Offsets of a partition's log as they were asked; ``grown`` is what ``waits_since_ms`` reads."""
+    """The newest known offsets of a partition's log. ``waits_since_ms`` reads ``grown``."""
 
     asked_ms: int = 0
     start: int | None = None
@@ -57,9 +57,9 @@ class _Ends:
 
 
 class LagTracker:
-    """The lag of every group of a cluster. Its input has to come in order of time.
+    """The lag of every group of a cluster. Its input must be in order of time.
 
-    ``histories``: the lag of groups before, if this tracker continues another one.
+    ``histories``: the earlier lag of each group, if this tracker continues another one.
     """
 
     def __init__(
@@ -74,12 +74,13 @@ class LagTracker:
         self._groups: dict[str, _Group] = {}
         self._ends: dict[Partition, _Ends] = {}
         self._ids: dict[str, str] = {}
-        """By topic: its id, if metadata has named it."""
+        """By topic name: the topic's id, if metadata has named it."""
         self._newest: dict[tuple[str, Partition, int], tuple[str, int]] = {}
-        """The place of the newest commit record of each partition. A record before it is older, whatever its date."""
+        """The place of the newest commit record of each partition. Records before that place are older, whatever their
+        timestamps say."""
         self._outages = Outages()
         self._rounds_again_ms = 0
-        """When rounds came again after some that were missing."""
+        """When rounds resumed after some were missing."""
         self._round_ms = 0
 
     def commit(self, event: OffsetCommitted) -> None:
@@ -138,7 +139,7 @@ class LagTracker:
         return outputs
 
     def name_topics(self, row: ClusterRow) -> None:
-        """Apply which topic an id is. If a topic has two ids, the current one is not known."""
+        """Learn the topics' ids. A topic for which the row has two ids is skipped: it is not known which is current."""
         ids: dict[str, list[str]] = {}
         for topic_id, name in row.topic_names.items():
             ids.setdefault(name, []).append(topic_id)
@@ -217,9 +218,9 @@ def _at(offsets: Sequence[int | None], partition: int) -> int | None:
 
 
 def redated(commits: Iterable[OffsetCommitted], end_ms: int) -> tuple[list[OffsetCommitted], int]:
-    """Give commits that are later than a capture's end the instant of the one before them in the log.
+    """Give each commit that is later than the capture's end the instant of the commit before it in the log.
 
-    When they were read no capture tells. Returns all commits, and how many were misdated.
+    A capture does not say when they were read. Return all commits, and how many were misdated.
     """
     listed: list[OffsetCommitted] = []
     misdated, before_ms = 0, dict[tuple[str, int], int]()
@@ -242,8 +243,8 @@ def track(
 ) -> Iterator[Said]:
     """Judge the groups at each round of a capture.
 
-    ``said_until``: what the shards have said up to an instant since it was called last, in order. No commit is
-    misdated (``redated``).
+    ``said_until`` returns, in order, the shards' outputs up to an instant, except those that earlier calls returned.
+    No commit may be misdated: ``redated`` has been called.
     """
     waiting = deque(sorted(commits, key=lambda event: (event.order_ms, event.partition, event.topic, event.offset)))
     for row in sorted(rows, key=lambda row: row.timestamp_ms):

@@ -7,7 +7,7 @@ from typing import Any
 from coordinator_model.client import ShownClient, lasting_name
 
 NAMES_KEPT = 100
-"""Members named in each list; the counts beside them are of all."""
+"""How many members each list names at most. The totals beside the lists count all."""
 
 Membership = dict[str, dict[str, Any]]
 """Member id -> ``client_id``, ``client_host``, ``instance_id``, ``partitions`` (pairs of topic and number)."""
@@ -46,9 +46,10 @@ def membership(view: Mapping[str, Any]) -> Membership:
 
 
 def compare(before: Membership | None, after: Membership) -> dict[str, Any]:
-    """Tell who joined, left and returned, and which partitions moved; ``before`` None: the first that is known.
+    """Return who joined, left and returned, and how many partitions moved.
 
-    A member *returned* when the one that left had its instance id or, without one, its client id and host.
+    ``before`` None: no earlier membership is known. A member *returned* if a member that left had its instance id or,
+    without one, its client id and host.
     """
     if before is None:
         return {"cause": "first-seen", "joined": [], "left": [], "returned": [], "partitions_moved": 0}

@@ -1,8 +1,8 @@
 """Topics in a capture that were recreated or truncated: their offsets begin again, with later instants.
 
-A row whose offset was there already, at another instant, is of the recreated topic if all rows from then on go on from
-it in the order of their offsets, and all rows with such an offset before are older. Else it is a duplicate whose
-instant is wrong.
+A row that repeats an offset with another instant belongs to the recreated topic under two conditions: from the first
+such row on, the offsets of all rows rise with their instants, and all rows whose offsets were repeated are older than
+that. Otherwise it is a duplicate whose instant is wrong.
 """
 
 from collections import defaultdict
@@ -25,9 +25,9 @@ class Place(NamedTuple):
 
 
 def begins_again_ms(first: Mapping[int, Place], again: Iterable[Place]) -> int | None:
-    """Return when a partition's offsets begin again; None where they do not.
+    """Return when a partition's offsets begin again; None: they do not.
 
-    ``first``: its rows by offset. ``again``: other rows at those offsets, in whatever order they were found.
+    ``first``: its rows by offset. ``again``: other rows at those offsets, in any order.
     """
     others = list(again)
     instants_at: dict[int, list[int]] = defaultdict(list)
@@ -45,7 +45,7 @@ def begins_again_ms(first: Mapping[int, Place], again: Iterable[Place]) -> int |
 
 
 def _in_order(places: Iterable[Place]) -> bool:
-    """Tell whether the offsets of each writer rise with its instants."""
+    """Tell whether the offsets of each writer rise with its instants, with few exceptions."""
     by_writer: dict[str, list[Place]] = defaultdict(list)
     for place in places:
         by_writer[place.writer].append(place)

@@ -1,10 +1,10 @@
-"""The states of groups in Kafka's own spelling, causes, evidence and severities."""
+"""The states of groups in Kafka's own spelling, and the causes, kinds of evidence and severities of findings."""
 
 from enum import StrEnum
 
 
 class GroupType(StrEnum):
-    """What kind of group it is; ``simple`` has committed offsets and no members' record."""
+    """The type of a group; a ``simple`` group has committed offsets and no record of members."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
@@ -33,7 +33,7 @@ REBALANCING = (
     GroupState.ASSIGNING,
     GroupState.RECONCILING,
 )
-"""States in which members wait for each other instead of working. A KIP-848 group works on while it reconciles."""
+"""States in which members wait for each other instead of working. A KIP-848 group keeps working while it reconciles."""
 
 
 class MemberState(StrEnum):
@@ -41,9 +41,9 @@ class MemberState(StrEnum):
 
     STABLE = "stable"
     UNREVOKED = "unrevoked"
-    """It owns something that it has been told to revoke, and stays in its epoch until it has."""
+    """It owns partitions that it was told to revoke, and stays in its epoch until it has revoked them."""
     UNRELEASED = "unreleased"
-    """It is in its new epoch, and waits for partitions that others have not revoked yet."""
+    """It is in its new epoch, and waits for partitions that other members have not revoked yet."""
     UNKNOWN = "unknown"
 
 
@@ -62,7 +62,7 @@ class Evidence(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a member is gone, or what failed. The words are part of the contract."""
+    """Why a member is gone, or what failed. The values are part of the API."""
 
     SESSION_TIMEOUT = "session-timeout"
     POLL_INTERVAL = "poll-interval"
@@ -80,7 +80,7 @@ class Cause(StrEnum):
 
 
 class Severity(StrEnum):
-    """From least to most bad."""
+    """How bad a finding is, from least to most severe."""
 
     INFO = "info"
     WARN = "warn"
@@ -88,5 +88,5 @@ class Severity(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Order of badness, 0 is least."""
+        """Its place in the order of severity; 0 is the least severe."""
         return list(Severity).index(self)

@@ -14,7 +14,7 @@ class Thresholds:
     poll_at_risk_ratio: float = 0.8
     """A member is at risk after this share of its max.poll.interval.ms without a poll."""
     settled_after_ms: int = 60_000
-    """How long a group has to be stable before its set-up is checked, which then happens within as long again."""
+    """How long a group has to be stable before its setup is checked. The check then follows within the same time."""
     page_after_ms: int = 60_000
     """How long the partitions have to be unowned before a warning becomes a page."""
     resolve_after_ms: int = 60_000
@@ -30,7 +30,7 @@ class Thresholds:
     storm_window_ms: int = 600_000
     """The window of ``storm_rebalances``."""
     unstable_after_ms: int = 10_000
-    """A group whose generations end before their sync is reported if it is still not stable after this time."""
+    """A group whose generations end before they are synced is reported if it is still not stable after this time."""
     telemetry_stalled_ms: int = 15_000
     """After this time without a line of a broker, its members are unknown and ``telemetry-stalled`` opens."""
     failover_ms: int = 30_000
@@ -44,7 +44,7 @@ class Thresholds:
     stall_intervals: int = 3
     """``partition-stalled`` opens after this many usual intervals between commits, plus ``stall_margin_ms``."""
     stall_margin_ms: int = 15_000
-    """Added for old end offsets and uneven commits. ``offset-rewound`` and ``offsets-lost`` wait as long."""
+    """Allows for old end offsets and uneven commits. ``offset-rewound`` and ``offsets-lost`` wait for the same time."""
     stall_silence_ms: int = 300_000
     """How long a member may commit nothing at all, if its max.poll.interval.ms is not known."""
     stall_lag: int = 2
@@ -52,7 +52,7 @@ class Thresholds:
     lag_growing_ms: int = 300_000
     """How long a group's total lag has to have grown before ``lag-growing`` opens."""
     consumer_session_timeout_ms: int | None = None
-    """Session timeout of KIP-848 groups, if neither their nor the brokers' configuration can be read. None: unknown."""
+    """Session timeout of KIP-848 groups if neither their configuration nor the brokers' can be read. None: unknown."""
 
 
 DEFAULT_THRESHOLDS = Thresholds()

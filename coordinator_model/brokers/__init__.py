@@ -1,1 +1,1 @@
-"""The brokers: their clocks, which of them coordinates a shard, and when lines of theirs are missing."""
+"""The brokers: their clocks, which of them coordinates a shard, and when their lines are missing."""

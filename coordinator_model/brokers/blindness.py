@@ -12,12 +12,12 @@ LINES_LOST = "lines lost"
 NO_LINES = "no lines"
 NO_REQUEST_LOG = "no request log"
 COARSE_INSTANTS = "coarse instants"
-"""No line is missing, but the dates are those of a shipper's buffer: true times and order of the lines are unknown."""
+"""No line is missing, but the dates are those of a shipper's buffer: the true times and the order are unknown."""
 CLOCK_STEPPED = "clock stepped"
 MAX_WINDOWS = 64
 """At most this many windows are kept per shard. The oldest is dropped first."""
 MEMORY_MS = 3_600_000
-"""Twice ``group.max.session.timeout.ms``. No older line can explain a removal."""
+"""Twice the default of ``group.max.session.timeout.ms``. No older line can explain a removal."""
 APART_MS = 1_000
 """Windows at most this far apart are merged."""
 
@@ -52,8 +52,8 @@ def add_window(windows: list[BlindWindow], new: BlindWindow) -> BlindWindow:
 def may_have_lived_until_ms(windows: Iterable[BlindWindow], heard_ms: int, interval_ms: int, until_ms: int) -> int:
     """Return the latest instant up to which a member may have been alive without being seen, at most ``until_ms``.
 
-    It was last heard at ``heard_ms`` and sends a heartbeat at least every ``interval_ms``. If it lived on, each of its
-    heartbeats since then must fall into a window.
+    It was last heard at ``heard_ms`` and sends a heartbeat at least every ``interval_ms``. If it was still alive, each
+    of its heartbeats since then must fall into a window.
     """
     for window in sorted(windows, key=lambda window: window.from_ms):
         if window.until_ms > heard_ms and window.from_ms < until_ms:
@@ -71,8 +71,8 @@ def may_miss_lines(windows: Iterable[BlindWindow], from_ms: int, until_ms: int) 
 def blind_windows(reported: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Merge the windows that the shards reported, per broker.
 
-    ``until_ms`` None: the window is still open. If a shard reported its end, it has ended. It has also ended if a later
-    window of the same broker has ended, because the broker was heard in between.
+    ``until_ms`` None: the window is still open. A window has ended if a shard reported its end, or if a later window of
+    the same broker has ended, because the broker was heard in between.
     """
     by_broker: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for window in reported:

@@ -1,17 +1,17 @@
 """The clocks of the brokers as their telemetry shows them, and which of them coordinates a shard.
 
-Theory. A broker's *progress* is the instant of its newest line. If its lines are in several partitions, progress is
-the least of their newest lines. The probe makes a line every half second. So a hole of 2.5 s means that the broker
-paused or restarted, and a jump in the probe's numbers means that lines were lost.
+Theory. A broker's *progress* is the instant of its newest line. If its lines are in several partitions, each partition
+has a newest line, and progress is the earliest of these. The probe makes a line every half second. So a hole of 2.5 s
+means that the broker paused or restarted, and a jump in the probe's numbers means that lines were lost.
 
 The coordinator of a shard is the broker that last gave an answer about one of its groups that only the coordinator
 gives (``coordinator_check``). A pause, a move or lost lines make a ``TimerReset``: the session timers restarted at an
-instant that is known only within an interval. The coordinator's first accepted answer ends the interval. A coordinator
-that is loading answers classic heartbeats with 0, a *blind* 0, so that answer ends nothing. Any other accepted answer
-does, and so does a record that is written after the blind 0. A refusal opens the interval again.
+instant that is known only within an interval. The first request that the coordinator accepts ends the interval. There
+is one exception: a coordinator that is still loading answers classic heartbeats with 0, a *blind* 0, which does not end
+it. A record that is written after the blind 0 ends it too. A refusal opens the interval again.
 
-If a shard's coordinator has no request log, only the records show the time. Progress is then the newest record, but at
-most ``RECORD_AHEAD_MS`` ahead of the monitor's own clock.
+If a shard's coordinator has no request log, only the records show the time. Progress is then the instant of the newest
+record, but at most ``RECORD_AHEAD_MS`` ahead of the monitor's own clock.
 """
 
 from dataclasses import dataclass, field
@@ -29,37 +29,37 @@ from coordinator_model.thresholds import Thresholds
 MAX_TIMER_RESETS = 16
 """Timer resets kept per shard. Session timeouts are bounded, so older resets no longer matter."""
 MAX_PROBES = 8
-"""Probe connections kept per broker. A connection that broke leaves its last number behind."""
+"""Probe connections kept per broker. The last number of a broken connection stays behind."""
 MAX_BROKERS = 4_096
-"""Broker names come from record keys, which anybody who may write the topic can choose."""
+"""Brokers kept per shard. Their names come from record keys, which anybody who may write the topic can choose."""
 PROOF_STEP_MS = 100
 MAX_PROOFS = 600
-"""Proofs kept per shard: a minute of them, far longer than any grace."""
+"""Proofs kept per shard: those of a minute, which is far longer than any grace."""
 MAX_LOAD_MS = 30_000
-"""After so long of heartbeats answered 0 and no other answer, the coordinator is taken to have loaded. A busy broker
-took 6 s to load 50 partitions."""
+"""If the coordinator has answered heartbeats with 0 for this long and given no other answer, it counts as loaded. A
+busy broker took 6 s to load 50 partitions."""
 PROBE_DUE_MS = 2_500
 """After a hole the next probe comes within this time, even if it has to reconnect."""
 METADATA_DELAY_MS = 1_000
-"""How long a broker may go on naming a leader after the next one has loaded."""
+"""How long a broker's metadata may still name the old leader after the next one has loaded."""
 CROWDED_PROBES = 3
-"""So many probes in a row take longer than a second. If they have one instant, their dates are coarser than that."""
+"""This many probes in a row take at least a second. If all have one instant, their dates are coarser than that."""
 RECORD_AHEAD_MS = 10_000
 """How far ahead of this machine's clock a record's instant counts. A record from the future must not move the time."""
 REQUEST_LOG_OFF_MS = 60_000
-"""After so long without a line, a broker's request log is off: the probe makes a line every half second."""
+"""A broker without a line for this long has its request log switched off: the probe makes a line every half second."""
 CLOCKS_APART_MS = 1_000
-"""A record may be the predecessor's for so long after its last answer: its clock may be ahead by that."""
+"""A record may be the predecessor's until this long after its last answer: its clock may be ahead by as much."""
 PROBES_IN_FLIGHT = 2
-"""How many probe numbers may be missing because their requests were in flight as the broker died."""
+"""How many probe numbers may be missing because their requests were in flight when the broker died."""
 
 
 @dataclass(slots=True)
 class BrokerClock:
-    """One broker: lines read and applied, the last probe number, its last refusal about this shard."""
+    """One broker: its newest lines read and applied, its last probe numbers, its last refusal about this shard."""
 
     read_ms: dict[str, int] = field(default_factory=dict)
-    """The newest line read, by partition. It may still wait for the watermark."""
+    """The newest line read, by partition. Such a line may still wait for the watermark."""
     line_ms: int = 0
     """The newest line applied."""
     probes: dict[str, int] = field(default_factory=dict)
@@ -71,18 +71,18 @@ class BrokerClock:
     probed_since_ms: dict[str, int] = field(default_factory=dict)
     """When each probe connection was first seen."""
     lost_to_ms: int = 0
-    """Lines before this instant are known to be lost, so a hole up to it is no pause."""
+    """Lines before this instant are known to be lost, so a hole up to it is not a pause."""
     stepped_ms: int = 0
-    """How far its clock has stepped: how far it is now from the other brokers' clocks (``line_clocks``)."""
+    """How far its clock has stepped away from the other brokers' clocks (``line_clocks``)."""
     probed_ms: dict[str, int] = field(default_factory=dict)
     """When the last probe was heard, by connection."""
     bunches: dict[str, list[int]] = field(default_factory=dict)
-    """By connection: how many probe numbers in a row have the last instant, and the instant before that."""
+    """By connection: how many probe numbers in a row share the newest instant, and the instant before that one."""
     answered_ms: int = 0
     """Its last answer about the shard, whatever that answer proves."""
 
     def progress_ms(self, hold_ms: int) -> int:
-        """Return the newest line of the partition that is furthest behind, of those that it still writes to."""
+        """Return the newest line of the partition that is furthest behind, among those that it still writes to."""
         newest_ms = max(self.read_ms.values(), default=0)
         return min((at_ms for at_ms in self.read_ms.values() if at_ms >= newest_ms - hold_ms), default=0)
 
@@ -100,12 +100,12 @@ class CoordinatorTracker:
     proofs: list[tuple[int, int]] = field(default_factory=list)
     """(line instant, greatest arrival) of accepted heartbeats, thinned, oldest first."""
     floor_ms: int = 0
-    """The progress under former coordinators. A move never sets progress back."""
+    """The progress under former coordinators. A move of the coordinator never sets progress back."""
     leadership: Leadership = field(default_factory=Leadership)
     blind: list[BlindWindow] = field(default_factory=list)
-    """When lines of the broker that coordinated at that time are missing, oldest first."""
+    """When lines are missing of the broker that was the coordinator then, oldest first."""
     noted: list[BlindWindow] = field(default_factory=list)
-    """The windows that are new or longer since ``take_noted`` was called."""
+    """The windows that are new or longer since ``take_noted`` was last called."""
     listeners: Listeners = field(default_factory=Listeners)
     former: FormerCoordinators = field(default_factory=FormerCoordinators)
     record_ms: int = 0
@@ -113,12 +113,12 @@ class CoordinatorTracker:
 
     @property
     def by_records(self) -> bool:
-        """Whether only records show the shard: no broker was ever heard, or its leader ships no request log."""
+        """Whether the shard is known from its records only: no broker was heard, or its leader ships no request log."""
         return not self.brokers or (self.coordinator is None and self.leadership.unlogged)
 
     @property
     def progress_ms(self) -> int:
-        """The coordinator's newest applied line, or its newest record if it ships none; 0: no coordinator is known."""
+        """The coordinator's newest applied line, or its newest record if it ships no lines; 0: none is known."""
         return max(self.line_ms, self.record_ms) if self.by_records else self.line_ms
 
     @property
@@ -128,7 +128,7 @@ class CoordinatorTracker:
         return max(clock.line_ms, self.floor_ms) if clock else self.floor_ms
 
     def recorded(self, record_ms: int, present_ms: int) -> None:
-        """Move the time of a shard that only records show. A record from the future moves it only a little."""
+        """Move the time of a shard that is known from its records only. A future record moves it only a little."""
         self.record_ms = max(self.record_ms, min(record_ms, present_ms + RECORD_AHEAD_MS))
 
     @property
@@ -141,7 +141,8 @@ class CoordinatorTracker:
     def hole_is_open(self) -> bool:
         """Whether the coordinator's lines came back after a hole, and no probe has come since.
 
-        The next probe shows whether the broker paused, or answered and its lines are missing. Nothing is judged before.
+        The next probe shows whether the broker paused, or answered requests whose lines are missing. Nothing is judged
+        until then.
         """
         clock = self.brokers.get(self.coordinator or "")
         if clock is None or not clock.probed_ms or clock.silent_to_ms <= max(clock.probed_ms.values()):
@@ -155,7 +156,7 @@ class CoordinatorTracker:
     def watermark_ms(self, hold_ms: int) -> int:
         """Return the instant up to which every live broker has been read. Newer events wait.
 
-        A broker whose clock is apart from the coordinator's neither delays nor advances the watermark.
+        A broker whose clock differs too much from the coordinator's neither delays nor advances the watermark.
         """
         here_ms = self.stepped_ms(self.coordinator or "")
         brokers = [clock for clock in self.brokers.values() if abs(clock.stepped_ms - here_ms) <= hold_ms]
@@ -166,7 +167,7 @@ class CoordinatorTracker:
     def is_logged(self, broker: str, at_ms: int) -> bool:
         """Tell whether a broker's request log covers an instant. If so, the coordinator's own log decides nothing.
 
-        A line whose broker is not named may be of any broker.
+        ``broker`` "": the line does not name its broker, so it may come from any of them.
         """
         known = [self.brokers[broker]] if broker in self.brokers else [] if broker else self.brokers.values()
         return any(clock.line_ms >= at_ms - REQUEST_LOG_OFF_MS for clock in known)
@@ -181,7 +182,7 @@ class CoordinatorTracker:
         return self.stepped_ms(broker) - self.stepped_ms(self.coordinator or "")
 
     def is_apart(self, event: Event, hold_ms: int) -> bool:
-        """Tell whether an event comes from a broker whose clock is apart from the coordinator's."""
+        """Tell whether an event comes from a broker whose clock differs too much from the coordinator's."""
         broker = getattr(event, "broker", None)
         return broker is not None and abs(self.apart_ms(broker)) > hold_ms
 
@@ -233,10 +234,10 @@ class CoordinatorTracker:
         return before_ms
 
     def is_deposed(self, broker: str, line_ms: int, thresholds: Thresholds) -> bool:
-        """Tell whether a broker answers as the coordinator although another has taken over.
+        """Tell whether a broker answers as the coordinator although another broker has taken over.
 
-        A deposed coordinator answers until it learns that it is deposed. A broker that just woke from a pause may be
-        deposed too. If the new coordinator is silent, the broker may be the coordinator again.
+        A deposed coordinator answers until it learns that it is deposed. A broker that just woke from a pause may also
+        be deposed. If the new coordinator is silent, the broker may be the coordinator again.
         """
         clock = self.brokers.get(broker)
         if clock is None or broker == self.coordinator or self.coordinator is None:
@@ -264,7 +265,7 @@ class CoordinatorTracker:
         thresholds: Thresholds,
         connection: str = "",
     ) -> None:
-        """Compare a probe's number with the one before. A jump means lost lines; coverage starts again here."""
+        """Compare a probe's number with the one before. A jump means lost lines, so coverage starts again here."""
         if probe is None:
             return
         clock = self._clock(broker)
@@ -300,7 +301,7 @@ class CoordinatorTracker:
             clock.probes.clear()
 
     def _note_bunch(self, broker: str, connection: str, line_ms: int, heard_ms: int, *, follows: bool) -> None:
-        """Count probe numbers that have one instant. Too many of them make a blind window, up to the next instant."""
+        """Count probe numbers in a row that share one instant. Too many make a blind window up to the next instant."""
         clock = self._clock(broker)
         if line_ms > heard_ms or connection not in clock.bunches:
             clock.bunches[connection] = [1, heard_ms]
@@ -313,7 +314,7 @@ class CoordinatorTracker:
             self.noted.append(add_window(self.blind, BlindWindow(broker, from_ms, line_ms + step_ms, COARSE_INSTANTS)))
 
     def _answered_unseen(self, broker: str, heard_ms: int) -> None:
-        """Withdraw a pause since ``heard_ms``: the broker answered probes meanwhile, so it did not pause."""
+        """Withdraw a pause since ``heard_ms``: the broker answered probes during that time, so it did not pause."""
         for reset in self.timer_resets:
             paused = reset.cause is Cause.COORDINATOR_PAUSE and reset.broker == broker
             if paused and reset.low_ms >= heard_ms:
@@ -348,7 +349,7 @@ class CoordinatorTracker:
         return noted
 
     def answered(self, broker: str, proof: Proof, line_ms: int, thresholds: Thresholds) -> bool:
-        """Apply what an answer about the shard proves. Return whether coordinator or timer resets changed."""
+        """Apply what an answer about the shard proves. Return whether the coordinator or the timer resets changed."""
         self._clock(broker).answered_ms = line_ms
         if proof is Proof.NOTHING:
             return False
@@ -382,7 +383,10 @@ class CoordinatorTracker:
         return clock is not None and (clock.refused_ms or 0) > self.last_answer_ms
 
     def _join_listeners(self) -> None:
-        """Merge two addresses that took turns into one broker, under the probed address, and drop their moves."""
+        """Merge two addresses that took turns into one broker, and drop the moves between them.
+
+        It keeps the address that answers probes.
+        """
         pair, first_ms = self.listeners.pair, self.listeners.first_ms
         name = next((name for name in pair if self._clock(name).probes), pair[0])
         self.listeners.join(name)
@@ -393,7 +397,7 @@ class CoordinatorTracker:
         self.timer_resets = [r for r in self.timer_resets if r not in never]
 
     def _move(self, broker: str, at_ms: int, thresholds: Thresholds) -> None:
-        """Make a broker the coordinator from an instant on. Unless it is the first one, session timers restart."""
+        """Make a broker the coordinator from an instant on. Session timers restart, unless it is the first one."""
         if not self.last_answer_ms:
             self.covered_since_ms = at_ms
         else:
@@ -412,16 +416,16 @@ class CoordinatorTracker:
         self.coordinator, self.coordinator_since_ms = broker, at_ms
 
     def disputed(self, broker: str, proof: Proof, line_ms: int) -> bool:
-        """Tell whether metadata contradicts an answer that only a coordinator gives."""
+        """Tell whether metadata contradicts an answer, if it is one that only a coordinator gives."""
         if proof not in (Proof.LEADS, Proof.COORDINATES):
             return False
         answered_ms = self.last_answer_ms if self.coordinator == self.leadership.leader else 0
         return self.leadership.disputes(broker, proof, line_ms, answered_ms)
 
     def named(self, event: LeaderNamed) -> str | None:
-        """Apply what metadata says of the shard's leader. Return the broker to follow; None: nothing changes.
+        """Apply what metadata says about the shard's leader. Return the broker to follow; None: nothing changes.
 
-        An empty name means that the leader has no request log, so the coordinator's lines will not be seen.
+        "" means that the leader has no request log, so the coordinator's lines will not be seen.
         """
         leadership, before = self.leadership, self.coordinator
         another = leadership.name(event)
@@ -459,8 +463,8 @@ class CoordinatorTracker:
     def wrote(self, record_ms: int) -> bool:
         """Apply a record of the shard: a coordinator that writes has loaded. Return whether that closed a timer reset.
 
-        Before the new coordinator was heard, the record may be its predecessor's. So it may while the predecessor still
-        answers, and just after it did: its clock may be ahead of the new coordinator's.
+        The record may be the predecessor's instead: before the new coordinator was heard, while the predecessor still
+        answers, and for a short time after that, because its clock may be ahead of the new coordinator's.
         """
         reset = self._newest_reset
         if reset is None or reset.blind_ms is None:
@@ -479,9 +483,10 @@ class CoordinatorTracker:
         return True
 
     def _last_word_ms(self, line_ms: int, thresholds: Thresholds) -> int:
-        """Return when the coordinator last answered as the coordinator, and still was it.
+        """Return when the coordinator last answered while it surely was the coordinator.
 
-        After a pause it answers until it learns that another has taken over, so those answers do not count.
+        Answers shortly after a pause do not count: a broker that wakes up answers until it learns that another broker
+        has taken over.
         """
         for last in reversed(self.timer_resets):
             if last.cause is Cause.COORDINATOR_PAUSE and last.broker == self.coordinator:
@@ -495,7 +500,7 @@ class CoordinatorTracker:
         self.timer_resets.append(TimerReset(at_ms, at_ms, Cause.COORDINATOR_MOVED, broker))
 
     def _open(self, new: TimerReset) -> None:
-        """Add a timer reset. One that is still open is merged with it: both are one reset, now better known."""
+        """Add a timer reset. A reset that is still open is merged with it: both are the same reset."""
         if self.waiting:
             was = self.timer_resets.pop()
             new.word_ms = max(new.word_ms, was.word_ms)
@@ -505,7 +510,7 @@ class CoordinatorTracker:
                 new.low_ms = was.low_ms
             elif was.cause is Cause.COORDINATOR_PAUSE and new.broker == was.broker:
                 new.cause = Cause.COORDINATOR_PAUSE  # the broker restarted, or lost its partitions and got them back
-                new.low_ms = was.low_ms  # sessions may have ended between its waking and its refusal
+                new.low_ms = was.low_ms  # sessions may have ended after it woke up and before it refused
         horizon_ms = new.low_ms - LONGEST_SESSION_MS
         self.timer_resets = [r for r in self.timer_resets if (r.high_ms or r.low_ms) >= horizon_ms][
             -(MAX_TIMER_RESETS - 1) :
@@ -515,7 +520,7 @@ class CoordinatorTracker:
     def prove(self, line_ms: int, arrival_ms: int) -> bool:
         """Remember a heartbeat that arrived at ``arrival_ms`` and was accepted, with its line at ``line_ms``.
 
-        Return whether it was kept: at most ten a second are.
+        Return whether it was kept. At most ten a second are kept.
         """
         proofs = self.proofs
         if proofs and line_ms < proofs[-1][0] + PROOF_STEP_MS:
@@ -531,7 +536,7 @@ class CoordinatorTracker:
         return self.proofs[-1][1] if self.proofs else 0
 
     def proven_ms(self, arrival_ms: int, grace_ms: int) -> int | None:
-        """Return when the first heartbeat that arrived at ``arrival_ms`` or later is ``grace_ms`` old, if one did."""
+        """Return when the first heartbeat that arrived at ``arrival_ms`` or later is ``grace_ms`` old; None: none."""
         return next((line_ms + grace_ms for line_ms, best_ms in self.proofs if best_ms >= arrival_ms), None)
 
     def proof_arrival_ms(self, at_ms: int, grace_ms: int) -> int:

@@ -4,11 +4,10 @@ From Kafka's source: ``KafkaApis.scala`` and ``GroupCoordinator.scala`` of 2.8.0
 where ``validateGroupStatus`` is the check), ``GroupCoordinatorService.java`` and ``GroupMetadataManager.java`` of
 3.9.0, 4.2, 4.3 and trunk of 2026-08 (the Java one: ``CoordinatorRuntime.scheduleWriteOperation`` is the check).
 
-Any broker gives the answers that come before the check, to anybody who asks: authorization (29, 30), unsupported
-versions (35), an empty group id (24), a session timeout out of bounds (26; Java only, but no line says which
-coordinator it was), a SyncGroup without the protocol (23, in ``KafkaApis``), an invalid request (42), an unsupported
-assignor or topology (112, 130), and unexpected failures (-1). They prove nothing. Neither does a code that this table
-does not have.
+Any broker may give the answers that come before the check: authorization (29, 30), unsupported versions (35), an empty
+group id (24), a session timeout out of bounds (26; in the Java coordinator only, but a line does not say which one it
+was), a SyncGroup without the protocol (23, in ``KafkaApis``), an invalid request (42), an unsupported assignor or
+topology (112, 130), and unexpected failures (-1). They prove nothing. Neither does a code that is not in this table.
 """
 
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ COORDINATOR_LOAD_IN_PROGRESS = 14
 COORDINATOR_NOT_AVAILABLE = 15
 NOT_COORDINATOR = 16
 WAITED_MS = 50
-"""A broker refuses sooner than this."""
+"""A refusal takes less time than this."""
 REFUSALS = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
 
 AFTER_CHECK: Mapping[type, frozenset[int]] = {
@@ -36,7 +35,7 @@ WHILE_LOADING: Mapping[type, frozenset[int]] = {
     Heartbeat: frozenset({0}),
     SyncAnswered: frozenset({27}),
 }
-"""What a classic group's coordinator also answers while it loads, when it does not know the group yet.
+"""Answers of AFTER_CHECK that the coordinator of a classic group also gives while it is still loading the group.
 
 ``GroupCoordinatorService.heartbeat`` and ``GroupCoordinator.handleHeartbeat`` answer 0 instead of 14, and
 ``GroupCoordinator.handleSyncGroup`` (Scala) answers 27 instead.
@@ -44,24 +43,24 @@ WHILE_LOADING: Mapping[type, frozenset[int]] = {
 
 
 class Proof(Enum):
-    """What an answer says of the broker that gave it."""
+    """What an answer says about the broker that gave it."""
 
     REFUSES = "refuses"
-    """14, 15, 16: it does not coordinate the group now."""
+    """14, 15, 16: the broker does not coordinate the group now."""
     NOTHING = "nothing"
     """Any broker may give this answer."""
     LEADS = "leads"
-    """It coordinates the group, or is about to: it may still be loading it."""
+    """The broker coordinates the group, or will soon: it may still be loading it."""
     COORDINATES = "coordinates"
 
 
 def proof(event: Event, parked_ms: int, stalled_write_ms: int) -> Proof:
-    """Return what an answered request that waited for ``parked_ms`` proves of the broker that answered it.
+    """Return what an answer to a request that was parked for ``parked_ms`` proves about the broker.
 
     A 15 after ``stalled_write_ms`` or more is the end of a stalled write: neither a refusal nor an acceptance. For a
     SyncGroup a short wait is enough, because followers wait for the leader's write.
     """
-    error: int = event.error  # type: ignore[union-attr] # of the five kinds that are answers
+    error: int = event.error  # type: ignore[union-attr] # the event is an answer
     if error in REFUSALS:
         least_ms = WAITED_MS if isinstance(event, SyncAnswered) else stalled_write_ms
         stalled = error == COORDINATOR_NOT_AVAILABLE and parked_ms >= least_ms

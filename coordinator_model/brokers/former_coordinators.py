@@ -1,9 +1,9 @@
 """Former coordinators: brokers that still answer although another broker has taken over.
 
 A broker learns from the controller that it is no longer the leader. Until then it accepts heartbeats, joins and leaves,
-but cannot write them. The new coordinator does not know of them, so they restart no session there. The state ends with
-the broker's first refusal, when it stops answering, or when it has gone on for longer than a deposed broker does. It
-also ends with the first answer that is given only once a record is in the log: the broker was elected again.
+but cannot write them. The new coordinator does not know about them, so they do not restart any session there. A broker
+is no longer a former coordinator once it refuses a request, stops answering, or has answered for longer than a deposed
+broker does. An answer that is given only after a record was written also ends it: the broker was elected again.
 """
 
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 GOES_ON_MS = 15_000
 """A former coordinator that has not answered for this long has stopped. A later answer belongs to a new term."""
 LONGEST_MS = 60_000
-"""A broker that still answers as the coordinator after so long coordinates again: a deposed one learns it sooner."""
+"""A broker that still answers as the coordinator after this time coordinates again: a deposed one notices sooner."""
 MAX_FORMER = 16
 SURELY_AFTER_MS = 2_000
-"""A broker that received a request so long after another took over received it later than that, whatever its clock."""
+"""A request that a broker received this long after another took over surely came later, even if the clocks differ."""
 MAX_ANNOUNCED = 256
 """How many groups are kept in ``announced``."""
 
@@ -24,7 +24,7 @@ class FormerCoordinators:
     """The former coordinators of one shard."""
 
     answered_ms: dict[str, int] = field(default_factory=dict)
-    """By former coordinator: its last answer."""
+    """By former coordinator: when it last answered."""
     superseded_ms: dict[str, int] = field(default_factory=dict)
     """By former coordinator: when another broker took over from it."""
     announced: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class FormerCoordinators:
         return self.announced.get(group) == (broker, generation)
 
     def reinstate(self, broker: str) -> None:
-        """Forget a broker: it refused, or it is the coordinator again."""
+        """Forget a broker, because it refused or is the coordinator again."""
         self.answered_ms.pop(broker, None)
         self.superseded_ms.pop(broker, None)
         self.announced = {group: told for group, told in self.announced.items() if told[0] != broker}

@@ -1,9 +1,9 @@
 """Which broker leads a shard according to metadata, and how to treat an answer that contradicts metadata.
 
-Kafka's coordinator of a partition of the offsets topic is that partition's leader. Metadata is asked every few seconds,
-so after a failover the new coordinator answers before metadata names it. Such an answer is *disputed*: it does not move
-the coordinator until metadata agrees. Old metadata disputes nothing. The dispute also ends if the broker answers as the
-coordinator for a minute while the leader that metadata names gives no answer.
+In Kafka, the leader of a partition of the offsets topic is the coordinator of its groups. Metadata is fetched every few
+seconds, so after a failover the new coordinator answers before metadata names it. Such an answer is *disputed*: the
+coordinator is not moved until metadata agrees. Old metadata disputes nothing. The dispute also ends if the broker
+answers as the coordinator for a minute while the leader that metadata names gives no answer.
 """
 
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ from coordinator_model.brokers.coordinator_check import Proof
 from coordinator_model.events import LeaderNamed
 
 STALE_MS = 15_000
-"""Three times the interval at which metadata is asked. Older metadata disputes no answer."""
+"""Three times the interval at which metadata is fetched. Older metadata disputes no answer."""
 DISPUTE_MS = 60_000
 UNLOGGED_AFTER_MS = 15_000
-"""A leader whose telemetry key stays unknown for so long has no request log: a probe makes two lines a second there."""
+"""A leader whose telemetry key is unknown for this long has no request log: a probe makes two lines a second there."""
 MAX_CLAIMS = 16
 
 
@@ -33,7 +33,7 @@ class Claim:
 
 @dataclass(slots=True)
 class Leadership:
-    """What metadata last said of one shard. ``named_ms`` 0: nothing yet."""
+    """What metadata last said about one shard. ``named_ms`` 0: nothing yet."""
 
     named_ms: int = 0
     node: int = -1
@@ -54,7 +54,7 @@ class Leadership:
     def name(self, event: LeaderNamed) -> bool:
         """Apply what metadata says now. Return whether the leader has changed.
 
-        Older metadata is ignored: it was asked earlier, or of a broker that knows only an earlier leader epoch.
+        Older metadata is ignored: it was fetched earlier, or from a broker that knows only an earlier leader epoch.
         """
         if event.order_ms < self.named_ms or self._is_outdated(event):
             return False
@@ -75,11 +75,11 @@ class Leadership:
 
     @property
     def unlogged(self) -> bool:
-        """Whether the leader has no request log, as far as can be seen."""
+        """Whether the leader seems to have no request log."""
         return self.unlogged_ms is not None and self.named_ms >= self.unlogged_ms + UNLOGGED_AFTER_MS
 
     def resign(self, broker: str, at_ms: int) -> None:
-        """Note that a broker answered that it does not coordinate the shard."""
+        """Note that a broker answered NOT_COORDINATOR (16)."""
         if broker == self.leader:
             self.resigned_ms = max(self.resigned_ms, at_ms)
 
@@ -88,7 +88,7 @@ class Leadership:
         if line_ms > self.named_ms + STALE_MS or broker not in self.others:
             return False  # metadata is unknown or old, or the broker has another key, such as a second listener
         if self.resigned_ms > self.named_ms:
-            return False  # the leader that metadata names has answered since that it is not the coordinator
+            return False  # since then, the leader that metadata names has answered that it is not the coordinator
         claim = self._claim(broker, line_ms)
         claim.last_ms = max(claim.last_ms, line_ms)
         if proof is Proof.COORDINATES and claim.sure_ms is None:
@@ -102,7 +102,7 @@ class Leadership:
         return broker in self.claims and self.claims[broker].first_ms < at_ms
 
     def take_claim(self, broker: str) -> Claim | None:
-        """Return and drop the claim of a broker that metadata names now; None: it has none, or one of a former term."""
+        """Return and drop the claim of a broker that metadata names now; None: it has none, or only an outdated one."""
         claim = self.claims.pop(broker, None)
         return None if claim is None or self.named_ms > claim.last_ms + STALE_MS else claim
 

@@ -1,20 +1,21 @@
 """Misdated lines, and brokers whose clocks step.
 
-Theory. A partition has a broker's lines in the order in which they were written, so their instants rise. A line that
-is far ahead of the line before it has one of three reasons: a hole (the broker paused, or lines were lost), a clock
-that stepped, or a wrong date. *Far* is more than sources may be apart (``hold_ms``), or a minute if there is no other
-clock to compare with. Other clocks are those of peers, which write to the same partition, and in a live run this
-machine's clock.
+Theory. A partition has a broker's lines in the order in which they were written, so their instants rise. If a line is
+far ahead of the line before it, there are three possible reasons: a hole (the broker paused, or lines were lost), a
+clock that stepped, or a wrong date. *Far* is more than sources may be apart (``hold_ms``), or a minute if there is no
+other clock to compare with. Other clocks are those of the peers, which write to the same partition, and in a live run
+this machine's clock.
 
-If another clock has come as far, the line is believed at once. Otherwise the line is in *doubt* and waits:
+If another clock has advanced as far, the line is believed at once. Otherwise the line is in *doubt* and waits:
 
 - The broker's next line is back at the earlier time: the line in doubt was misdated.
-- The broker's next line follows the line in doubt and is believed: so is the line in doubt.
-- More lines follow the line in doubt. If no other clock contradicts them, a second of any lines is proof, and there was
-  a hole. Otherwise three numbered probes in a row are proof, and the clock stepped.
+- The broker's next line follows the line in doubt and is believed: the line in doubt is believed too.
+- More lines follow the line in doubt. If no other clock contradicts them, lines that span a second are proof, and there
+  was a hole. Otherwise three numbered probes in a row are proof, and the clock stepped.
 
-Lines far behind are doubted in the same way. If they are disproved, they are only late; if proven, the clock stepped
-back. A replay of a single broker has no other clock: it takes a step ahead for a hole, and recognizes a step back.
+Lines far behind are doubted in the same way. If they are disproved, they were only late; if they are proven, the clock
+stepped back. A replay of a single broker has no other clock: it takes a step ahead for a hole, but recognizes a step
+back.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,19 +37,19 @@ from coordinator_model.events import (
 from coordinator_model.heartbeat_block import HeartbeatBlock
 
 LONE_MS = 60_000
-"""How far ahead is far if there is no other clock: the broker may have paused for as long."""
+"""How far ahead is *far* if there is no other clock: the broker may have paused for as long."""
 SPAN_MS = 1_000
-"""Lines in doubt have to follow each other for so long to be proof."""
+"""Lines in doubt have to span this time to be proof."""
 PROBES_IN_A_ROW = 3
 LINES_IN_A_ROW = 20
 LINES_SPAN_MS = 5_000
-"""Without a probe, so many lines over so long are proof. A peer's clock has to keep pace for as long."""
+"""Without a probe, ``LINES_IN_A_ROW`` lines over this time are proof. A peer's clock must keep pace for as long."""
 MAX_DOUBTED = 10_000
-"""Lines in doubt kept per shard. Beyond that a broker's lines in doubt are disproved."""
+"""Lines in doubt kept per shard. If there are more, the lines in doubt of the current broker are disproved."""
 
 
 class Step(NamedTuple):
-    """A broker's clock stepped by ``delta_ms``, not counting the time that passed meanwhile.
+    """A broker's clock stepped by ``delta_ms``, not counting the time that passed in between.
 
     ``total_ms``: the sum of all its steps. ``lasting``: another clock confirms it.
     """
@@ -63,7 +64,7 @@ class Step(NamedTuple):
 
 @dataclass(slots=True)
 class Doubt:
-    """Successive lines of a broker that are far from its time before."""
+    """Successive lines of a broker whose instants are far from those of its lines before."""
 
     ahead: bool
     first_ms: int
@@ -73,9 +74,9 @@ class Doubt:
     """Connection and number of the last probe among these lines."""
     in_a_row: int = 0
     peers: tuple[str, ...] = ()
-    """Brokers that write to the same partition and had come as far as this one."""
+    """Brokers that write to the same partition, and whose lines were as new as this one's before the doubt."""
     peer_ms: int | None = None
-    """The newest line of the peers since then, without steps: the time by their clocks."""
+    """The newest line of the peers since then, corrected for known steps: the time by their clocks."""
     heard: tuple[int, int, int] | None = None
     """``peer_ms`` and ``last_ms`` when a peer was first heard, and ``last_ms`` when a peer was last heard."""
 
@@ -90,7 +91,7 @@ class Doubt:
             self.probe = (line.connection, line.probe)
 
     def hear_peer(self, at_ms: int) -> None:
-        """Note a line of a peer, at its time without steps."""
+        """Note a line of a peer. ``at_ms`` is corrected for known steps."""
         self.peer_ms = max(at_ms, self.peer_ms or at_ms)
         first = self.heard or (self.peer_ms, self.last_ms, self.last_ms)
         self.heard = (*first[:2], self.last_ms)
@@ -98,7 +99,8 @@ class Doubt:
     def is_kept_pace_with(self, hold_ms: int) -> bool:
         """Tell whether the peers' clocks run as fast as this one does, or have reached it.
 
-        If the leader of the partition paused, lines come all at once or not yet, so their dates show no time.
+        If the leader of the partition paused, lines come all at once or have not come yet, so the dates of those read
+        do not show the time.
         """
         if self.peer_ms is None or self.heard is None or abs(self.last_ms - self.peer_ms) <= hold_ms:
             return True
@@ -109,7 +111,7 @@ class Doubt:
     def proven(self, *, probed: bool, alone: bool) -> bool:
         """Tell whether the lines in doubt are enough to be believed.
 
-        ``probed``: the broker answers a probe. ``alone``: there is no other clock to contradict the lines.
+        ``probed``: the broker answers probes. ``alone``: there is no other clock that could contradict the lines.
         """
         span_ms = abs(self.last_ms - self.first_ms)
         if self.ahead and alone:
@@ -126,13 +128,13 @@ class Sifted:
     lines: list[list[BrokerLine]] = field(default_factory=lambda: [[]])
     blocks: list[list[HeartbeatBlock]] = field(default_factory=lambda: [[]])
     parted_by: list[Step] = field(default_factory=list)
-    """The coordinator's steps, one between each two parts."""
+    """The steps of the coordinator's clock: one between each part and the next."""
     steps: list[Step] = field(default_factory=list)
     misdated: list[BrokerLine] = field(default_factory=list)
     waiting: list[BrokerLine] = field(default_factory=list)
     """Lines that are in doubt."""
     newest: dict[Source, int] = field(default_factory=dict)
-    """The newest believed line, by source; of a broker that stepped, only lines since then."""
+    """The newest believed line, by source. If a broker's clock stepped, only its lines since then count."""
 
 
 Place = tuple[str, int, int]
@@ -150,11 +152,11 @@ def sift(
     *,
     final: bool,
 ) -> Sifted:
-    """Sift what was read, in any order. Lines that stay in doubt are kept in ``doubts`` for the next batch.
+    """Separate the lines that can be believed from the others. Lines that stay in doubt wait in ``doubts``.
 
-    ``present_ms``: this machine's clock, converted to the brokers' time; None: not to be used. ``final``: this is the
-    last batch, so no line may wait. A block of heartbeats is unpacked only if other lines, or its first or last line,
-    give reason to.
+    ``items`` may be in any order. ``present_ms``: this machine's clock, converted to the brokers' time; None: do not
+    use it. ``final``: this is the last batch, so no line may wait. Blocks of heartbeats are unpacked only if there is
+    doubt about another line, or about the first or last line of a block.
     """
     blocks = [item for _, item in items if isinstance(item, HeartbeatBlock)]
     if blocks:
@@ -192,7 +194,7 @@ class LineClocks:
         self._sifted = Sifted()
 
     def scan(self, lines: Iterable[tuple[Place, BrokerLine]], *, final: bool) -> None:
-        """Scan lines, in the order of their partitions."""
+        """Scan lines by partition, in the order of their offsets."""
         ordered = sorted(lines, key=lambda item: item[0])
         for index, ((topic, partition, _), line) in enumerate(ordered):
             self._enter((topic, partition))
@@ -209,7 +211,7 @@ class LineClocks:
         return not (self._doubts or sifted.steps or sifted.misdated)
 
     def believe_block(self, block: HeartbeatBlock) -> bool:
-        """Believe a block if its first and last lines need no doubt; otherwise return False."""
+        """Believe a block if neither its first nor its last line is doubtful; otherwise return False."""
         first, last = block.row(0), block.row(block.length - 1)
         earliest_ms = self._before.get(first.broker, first.order_ms) - self._hold_ms
         self._enter(first[2:4])
@@ -220,7 +222,7 @@ class LineClocks:
         return True
 
     def end(self, doubts: dict[str, Doubt]) -> Sifted:
-        """Return the result, and replace ``doubts`` by those that are left."""
+        """Return the result, and replace ``doubts`` by the doubts that are left."""
         doubts.clear()
         doubts.update(self._doubts)
         self._sifted.waiting = [line for doubt in doubts.values() for line in doubt.lines]
@@ -248,11 +250,11 @@ class LineClocks:
             self._note(line)
 
     def _note(self, line: BrokerLine) -> None:
-        """Note a probe's number, and the likely coordinator: the lines have not been applied yet."""
+        """Note a probe's number, and the likely coordinator, because the lines have not been applied yet."""
         if isinstance(line, Tick):
             if line.probe is not None:
                 self._probes.setdefault(line.broker, {})[line.connection] = line.probe
-        elif line.broker != self._coordinator and _coordinates(line):  # nearly always it is known already
+        elif line.broker != self._coordinator and _coordinates(line):  # the first test nearly always saves the second
             self._coordinator = line.broker
 
     def _bound_ms(self, broker: str, at_ms: int) -> int:
@@ -269,7 +271,7 @@ class LineClocks:
         return max([*known, max(others) + self._stepped.get(broker, 0)]) + self._hold_ms
 
     def _stands_out(self, line: BrokerLine, at_ms: int, after: BrokerLine | None) -> bool:
-        """Tell whether a line is far ahead of both its neighbours. If so, it is misdated whatever other clocks say."""
+        """Tell whether a line is far ahead of both its neighbors. If so, it is misdated, whatever other clocks say."""
         own_ms = self._own.get(line.broker)
         if own_ms is not None and at_ms <= own_ms + self._hold_ms:
             return False
@@ -308,7 +310,7 @@ class LineClocks:
             self._disprove(broker)
 
     def _peers(self, broker: str) -> tuple[str, ...]:
-        """Return the other brokers of the partition that have come as far as this one: not one that paused."""
+        """Return the other brokers of the partition whose lines are as new as this one's, so none that paused."""
         own_ms = self._own.get(broker, 0) - self._stepped.get(broker, 0)
         here = {peer: at_ms - self._stepped.get(peer, 0) for peer, at_ms in self._here.items() if peer != broker}
         return tuple(sorted(peer for peer, at_ms in here.items() if at_ms >= own_ms - self._hold_ms))
@@ -321,7 +323,7 @@ class LineClocks:
     def _end_doubt(self, broker: str, at_ms: int) -> None:
         """End a doubt with a line that is believed. If that line follows the lines in doubt, they are believed too.
 
-        This happens if all brokers of a partition paused: the first to wake has no peer that has come as far.
+        This happens if all brokers of a partition paused: no peer of the first to wake up has advanced as far.
         """
         doubt = self._doubts[broker]
         if not doubt.ahead or at_ms < doubt.last_ms - self._hold_ms:
@@ -371,18 +373,18 @@ class LineClocks:
             total_ms = 0
         delta_ms = 0 if own_ms is None else total_ms - before_ms
         if doubt.ahead and own_ms is not None and abs(delta_ms) <= self._hold_ms:
-            return None  # the other clocks have reached this one meanwhile: all of them had paused
+            return None  # the other clocks have reached this one since: all brokers had paused
         from_ms = doubt.first_ms if own_ms is None else own_ms
         return Step(broker, from_ms, doubt.first_ms, delta_ms, total_ms, lasting=True)
 
 
 def _coordinates(line: Answer | CommitRefused | ClientSign) -> bool:
-    """Tell whether a line proves that its broker coordinates the group, or is about to."""
+    """Tell whether a line proves that its broker coordinates the group, or will soon."""
     return not isinstance(line, ClientSign) and proof(line, 0, 1) in (Proof.LEADS, Proof.COORDINATES)
 
 
 def written_ms(line: BrokerLine) -> int:
-    """Return when a line was written. A leave is ordered by when it was applied, which may be long before."""
+    """Return when a line was written. A leave is ordered by when it was applied, which may be much earlier."""
     if isinstance(line, LeaveAnswered) or (isinstance(line, ConsumerHeartbeat) and line.request_epoch < 0):
         return line.order_ms + line.remote_ms
     return line.order_ms

@@ -1,4 +1,4 @@
-"""One broker under two names: the addresses of two listeners, if its lines have no record key.
+"""One broker under two names: the addresses of its two listeners, if its lines have no record key.
 
 Theory. A broker without a key is named by the local address of each connection. One broker at a time coordinates a
 shard. A deposed coordinator refuses (14, 15, 16), or answers for some seconds until it learns that it is deposed. So
@@ -9,7 +9,7 @@ that is known, each turn looks like a move of the coordinator; then those moves 
 from dataclasses import dataclass, field
 
 TURNS = 6
-"""So many turns in a row are no failovers."""
+"""This many turns in a row are not failovers."""
 TURN_MS = 30_000
 """Turns that are further apart may be failovers."""
 MAX_NAMES = 64
@@ -17,10 +17,10 @@ MAX_NAMES = 64
 
 @dataclass(slots=True)
 class Listeners:
-    """What is known of the names of one shard's brokers."""
+    """What is known about the names of one shard's brokers."""
 
     names: dict[str, str] = field(default_factory=dict)
-    """By a broker's other address: its name."""
+    """Maps a broker's other address to its name."""
     pair: tuple[str, str] = ("", "")
     """The two addresses that take turns now."""
     turns: int = 0
@@ -34,7 +34,7 @@ class Listeners:
     def take_turn(self, before: str, after: str, at_ms: int, least_ms: int) -> bool:
         """Note that ``after`` answers as the coordinator after ``before``. Return whether both are one broker.
 
-        ``least_ms``: how long two different brokers may seem to take turns.
+        ``least_ms``: turns for less time than this may be those of two different brokers.
         """
         pair = (min(before, after), max(before, after))
         if pair != self.pair or at_ms - self.last_ms > TURN_MS:

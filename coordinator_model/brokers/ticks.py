@@ -1,9 +1,9 @@
 """Ticks: the lines of a broker that move the clocks of all shards. `replay` and the job's source stage share this.
 
-A shard receives only the lines of its own groups, but waits for every broker. So each broker sends ticks to all
-shards. Ticks are the probe's lines, and of all other lines two a second, those at both ends of a hole, and the newest.
-Each tick goes to every shard, so the cost is brokers times shards. Only the instants of the lines decide which are
-ticks, not their order or batches. So a hole in a broker's lines has the same ends for every shard.
+A shard receives only the lines of its own groups, but waits for every broker. So all shards receive ticks of each
+broker: the probe's lines, and of all other lines two a second, those at both ends of a hole, and the newest. The cost
+is brokers times shards. Which lines become ticks depends only on their instants, not on their order or their batches.
+So a hole in a broker's lines has the same ends for every shard.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from coordinator_model.events import Tick
 TICK_EVERY_MS = 500
 """Lines closer than this make one tick, except for the last line before a hole."""
 HOLE_MS = 1_000
-"""If no line comes for so long, the lines at both ends are ticks: a pause begins and ends exactly there."""
+"""If no line comes for this long, the lines at both ends are ticks, because a pause begins and ends exactly there."""
 Source = tuple[str, str, int]
 """Broker, topic, partition."""
 
@@ -25,7 +25,7 @@ class _Lines:
         self._chosen, self.newest = [first], first
 
     def observe(self, tick: Tick) -> None:
-        """Observe a line. Most lines in order of time can be dropped at once; a late line is kept."""
+        """Observe a line. Most lines that come in order of time are dropped at once; a late line is kept."""
         newest_ms = self.newest.order_ms
         if tick.order_ms >= newest_ms + HOLE_MS:
             self._chosen += [self.newest, tick]
@@ -51,9 +51,9 @@ class Ticker:
         return bool(self._telling)
 
     def observe(self, tick: Tick, *, mute: bool = False) -> None:
-        """Observe a line; only a probe's has a connection. ``mute``: the line cannot be read, or is about no group.
+        """Observe a line; only a probe's has a connection. ``mute``: the line cannot be read, or is not about a group.
 
-        Mute lines also show where a hole begins and ends. So they are ticks, but only up to ``HOLE_MS`` after the
+        Mute lines also show where a hole begins and ends. So they can be ticks, but only up to ``HOLE_MS`` after the
         newest other line of their source. A source that sends nothing but mute lines must count as stalled telemetry,
         because no member can be judged by them.
         """

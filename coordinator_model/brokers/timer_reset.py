@@ -1,4 +1,4 @@
-"""When the coordinator restarted all session timers of a shard: it paused, restarted or moved, or lines were lost."""
+"""When all session timers of a shard restarted: the coordinator paused, restarted or moved, or lines were lost."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from coordinator_model.states import Cause
 LONGEST_SESSION_MS = 1_800_000
 """Kafka's default of ``group.max.session.timeout.ms``: no session timer runs longer."""
 ASLEEP_AFTER_MS = 250
-"""A timer that was due this long after a broker's last line before a pause most likely did not run before the pause.
+"""A timer that was due this long after a broker's last line before a pause most likely did not fire before the pause.
 The probe makes a line every half second; this is half of that."""
 
 
@@ -16,7 +16,7 @@ class TimerReset:
     """All session timers of a shard restarted once, at an instant within ``[low_ms, high_ms]``.
 
     ``high_ms`` is None until the end of the interval is known. ``cause`` is COORDINATOR_PAUSE, COORDINATOR_MOVED, or
-    UNKNOWN if only telemetry was lost: a heartbeat may be among the lost lines, and it would have restarted its timer.
+    UNKNOWN if only telemetry was lost: a lost line may be that of a heartbeat, which restarted its member's timer.
     """
 
     low_ms: int
@@ -24,17 +24,17 @@ class TimerReset:
     cause: Cause
     broker: str
     woke_ms: int | None = None
-    """The broker's first line after a pause that it survived: its timers went on, and those that were due in the pause
-    ran at that line. None: the broker may have restarted."""
+    """The broker's first line after a pause that it survived: its timers went on, and those that were due during the
+    pause fired at that line. None: the broker may have restarted."""
     blind_ms: int | None = None
     """The first heartbeat that was answered 0 after the reset, while the coordinator may still have been loading."""
     since_ms: int | None = None
-    """Of a move: since when the former coordinator had coordinated."""
+    """Only of a move: since when the former coordinator had coordinated."""
     went_on: bool = False
-    """Of a move: the former coordinator answered after it. It may not have known that it was deposed, so the next
-    coordinator may have loaded at any instant after ``since_ms``."""
+    """Only of a move: whether the former coordinator answered after the move. It may not have known that it was
+    deposed, so the next coordinator may have loaded at any instant after ``since_ms``."""
     word_ms: int = 0
-    """Of a move: the former coordinator's last answer about the shard before it, whatever that answer proved."""
+    """Only of a move: the former coordinator's last answer about the shard before it, whatever that answer proved."""
 
     @property
     def may_load(self) -> bool:
@@ -42,9 +42,9 @@ class TimerReset:
         return self.cause is not Cause.UNKNOWN and self.woke_ms is None
 
     def sleeps_at(self, due_ms: int, *, told_at_once: bool = False) -> bool:
-        """Tell whether a timer that is due at ``due_ms`` runs only once the broker wakes from this pause.
+        """Tell whether a timer that is due at ``due_ms`` fires only when the broker wakes from this pause.
 
-        ``told_at_once``: the timer writes a record at once, so a timer that ran before the pause would be known.
+        ``told_at_once``: the timer writes a record at once, so it would be known if it had fired before the pause.
         """
         after_ms = 1 if told_at_once else ASLEEP_AFTER_MS
         return self.woke_ms is not None and self.low_ms + after_ms <= due_ms < self.woke_ms

@@ -1,8 +1,8 @@
-"""What the brokers' metadata says of a cluster at an instant: a *cluster row* of a capture, or what `run` has asked.
+"""What the brokers' metadata says about a cluster at an instant: a *cluster row* of a capture, or what `run` fetched.
 
-Some facts are neither in the offsets topic nor in the request log: the leaders of the offsets partitions, the telemetry
-key of each broker, session timeouts of the newer kinds of groups, names of topic ids, and partition counts. A row has
-some or all of them (docs/capture.md). What it leaves out is as it was before.
+Some facts are neither in the offsets topic nor in the request log: the leaders of the partitions of the offsets topic,
+the telemetry key of each broker, session timeouts of the newer types of groups, names of topic ids, and partition
+counts. A row has some or all of them (docs/capture.md). What it leaves out has not changed.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,23 +30,23 @@ MAX_ENTRIES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ClusterRow:
-    """One row, checked. ``leaders`` is by partition of the offsets topic, None where it has no leader.
+    """One validated row. ``leaders`` has the leader of each partition of the offsets topic, None where there is none.
 
-    ``leader_epochs`` likewise, None where it is unknown.
+    ``leader_epochs`` has their leader epochs, None where unknown.
     """
 
     timestamp_ms: int
     leaders: tuple[int | None, ...] = ()
     leader_epochs: tuple[int | None, ...] = ()
     keys: Mapping[int, str | None] = field(default_factory=dict)
-    """By node id: the broker's telemetry key; None: no line of it has been seen."""
+    """By node id: the broker's telemetry key; None: no line of the broker has been seen."""
     session_timeouts_ms: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """By type of group and group id: milliseconds; "" is the brokers' default."""
+    """By type of group and group id: milliseconds. Group id "" has the brokers' default."""
     topic_partitions: Mapping[str, int] = field(default_factory=dict)
     topic_names: Mapping[str, str] = field(default_factory=dict)
     """By topic id, in Kafka's text form: the name."""
     end_offsets: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
-    """By topic: end offsets by partition, None: unknown. They are a round, which was asked at ``timestamp_ms``."""
+    """By topic: end offsets by partition, None: unknown. Together they are one round, asked at ``timestamp_ms``."""
     start_offsets: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
     stable_offsets: Mapping[str, tuple[int | None, ...]] = field(default_factory=dict)
     """The last stable offsets, where a consumer with ``read_committed`` stops."""
@@ -89,7 +89,7 @@ def read_cluster_row(text: bytes) -> ClusterRow:
 
 
 def _map(parent: Mapping[str, Any], name: str, read: Callable[[str, Any], Any]) -> dict[str, Any]:
-    """Return a nested object with each of its values read; empty where it is left out."""
+    """Return a nested object with each of its values read; empty if it is left out."""
     if parent.get(name) is None:
         return {}
     values = a_dict(dict(parent), name)
@@ -111,7 +111,7 @@ def _natural(name: str, value: Any) -> int:
 
 def _offsets(name: str, value: Any) -> tuple[int | None, ...]:
     """Read the offsets of a topic. Kafka writes a negative one if there is none."""
-    name = name.partition(".")[0]  # reasons are few
+    name = name.partition(".")[0]  # without the topic, so that there are only a few different reasons
     offsets = a_list({name: value}, name)
     if len(offsets) > MAX_ENTRIES:
         raise BadField(f"{name}: too many entries")

@@ -1,7 +1,8 @@
 """Counts of what became of the records of ``__consumer_offsets``, by type, version and outcome.
 
-They are counted by the raw bytes of type and version, because a cold start reads hundreds of thousands a second, and
-named once, at the end. The number of names is bounded: all unknown types and versions share one name.
+Records are counted by the raw bytes of type and version, because a cold start reads hundreds of thousands a second.
+The counts get their names once, at the end. The number of names is bounded: all unknown types and versions share one
+name.
 """
 
 from collections import Counter
@@ -59,7 +60,7 @@ def _type(type_: int | None) -> str:
 
 
 def _version(type_: int | None, version: int | None, outcome: str) -> str:
-    """Name a version; only where the key was read is what the value starts with one."""
+    """Name a version. If the key could not be read, the first bytes of the value are not a version."""
     if type_ is None or version is None or outcome == Outcome.UNKNOWN_TYPE:
         return ""
     latest = latest_version(type_)

@@ -1,12 +1,13 @@
 """What members put into a classic group's `subscription` and `assignment` bytes.
 
-Kafka keeps these blobs opaque; their form is a matter between the members. Two forms are read here: the consumer's
-(`ConsumerProtocol`, protocol type "consumer") and Kafka Connect's (protocol type "connect"); and of what Kafka Streams
-puts into the consumer's user data, the tasks. Blobs of any other protocol type stay opaque: do not ask.
+To Kafka these blobs are opaque: only the members agree on their format. Two formats are read here: the consumer's
+(`ConsumerProtocol`, protocol type "consumer") and Kafka Connect's (protocol type "connect"). Of the user data that
+Kafka Streams adds to the consumer's format, only the tasks are read. Callers must not pass blobs of any other protocol
+type.
 
-A blob is an int16 version and a struct without tags. Every version extends the one before at its end, so a version from
-the future is read with the newest layout known, and bytes after that are allowed. Answers are values or None for a blob
-that cannot be read; nothing raises.
+A blob is an int16 version and a struct without tags. Every version adds fields at the end of the one before, so a newer
+version is read with the newest known layout, and bytes after that are allowed. The functions return None for a blob
+that cannot be read, and never raise.
 """
 
 from collections.abc import Sequence
@@ -25,22 +26,22 @@ from coordinator_model.decode.records.schema import (
 from coordinator_model.decode.wire import Reader
 
 TopicPartitions = tuple[tuple[str, tuple[int, ...]], ...]
-"""((topic, (partition, ...)), ...) in the order written; nothing stops a member from naming a topic twice."""
+"""((topic, (partition, ...)), ...) in the order written. A member may name a topic twice."""
 ConnectorTasks = tuple[tuple[str, tuple[int, ...]], ...]
 """((connector, (task, ...)), ...); task -1 is the connector itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What a consumer asks for (`ConsumerProtocolSubscription`)."""
+    """A consumer's subscription (`ConsumerProtocolSubscription`)."""
 
     version: int
     topics: tuple[str, ...]
     user_data: bytes | None
     owned: TopicPartitions
-    """What it says it owns; since version 1 (2.4, cooperative rebalancing)."""
+    """The partitions that it says it owns; since version 1 (2.4, cooperative rebalancing)."""
     generation: int
-    """In which generation it came to own that, -1 unknown; since version 2 (3.4)."""
+    """The generation in which they were assigned to it, -1: unknown; since version 2 (3.4)."""
     rack: str | None
     """Since version 3 (3.4)."""
 
@@ -51,7 +52,7 @@ Task = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class StreamsTasks:
-    """What the leader of a Kafka Streams application gives one of its consumers (`AssignmentInfo`)."""
+    """The tasks that the leader of a Kafka Streams application assigns to one of its consumers (`AssignmentInfo`)."""
 
     active: tuple[Task, ...]
     standby: tuple[Task, ...]
@@ -59,11 +60,11 @@ class StreamsTasks:
 
 @dataclass(frozen=True, slots=True)
 class ConnectAssignment:
-    """What the leader of a Connect cluster gives one worker."""
+    """What the leader of a Connect cluster assigns to one worker."""
 
     version: int
     error: int
-    """0, or 1: the workers' views of the configuration differ, join again."""
+    """0; or 1: the workers' views of the configuration differ, so the worker has to join again."""
     leader: str
     leader_url: str
     config_offset: int
@@ -71,24 +72,24 @@ class ConnectAssignment:
     revoked: ConnectorTasks
     """Since version 1 (2.3, incremental cooperative rebalancing)."""
     delay_ms: int
-    """How long a lost worker's tasks are kept for its return; since version 1."""
+    """How long the tasks of a lost worker are kept for it, in case it returns; since version 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectWorker:
-    """What a Connect worker says of itself."""
+    """What a Connect worker says about itself when it joins."""
 
     version: int
     url: str
     config_offset: int
     allocation: ConnectAssignment | None
-    """What it runs now; since version 1."""
+    """The connectors and tasks that it runs now; since version 1."""
 
 
 COMMON_VERSION_SINCE, NAMED_TOPOLOGIES_SINCE = 3, 10
-"""Versions of Kafka Streams' `AssignmentInfo`."""
+"""Versions of Kafka Streams' `AssignmentInfo` that added these fields."""
 TASK_BYTES = 8
-"""The least that one takes."""
+"""The least number of bytes that one task takes."""
 
 _TOPIC_PARTITIONS = Array(
     struct(Field("topic", Primitive.STRING), Field("partitions", Array(Primitive.INT32))),
@@ -158,7 +159,7 @@ def subscription(data: bytes) -> Subscription | None:
 
 
 def assignment(data: bytes) -> TopicPartitions | None:
-    """Read a consumer's assignment; no bytes at all is how a leader leaves a member without partitions."""
+    """Read a consumer's assignment. It has no bytes at all if the leader assigned no partitions to the member."""
     if not data:
         return ()
     read = _read(_ASSIGNMENT, data)
@@ -168,7 +169,7 @@ def assignment(data: bytes) -> TopicPartitions | None:
 def streams_tasks(data: bytes) -> StreamsTasks | None:
     """Read the tasks in the user data of a Kafka Streams consumer's assignment (versions 1 to 11 begin alike).
 
-    None where there is none, or none that can be read; what follows the tasks (hosts, error code) is not read.
+    Return None if there is no user data or it cannot be read. What follows the tasks (hosts, error code) is not read.
     """
     read = _read(_ASSIGNMENT, data)
     user_data = read[1]["userData"] if read is not None else None
@@ -200,12 +201,12 @@ def _task_count(reader: Reader) -> int:
 def _task(reader: Reader, *, named: bool) -> Task:
     task = (reader.int32(), reader.int32())
     if named:
-        reader.raw(reader.int32())  # the name of its topology, nearly always of no bytes
+        reader.raw(reader.int32())  # the name of its topology, nearly always empty
     return task
 
 
 def connect_worker(data: bytes) -> ConnectWorker | None:
-    """Read the metadata a Connect worker joins with."""
+    """Read the metadata with which a Connect worker joins."""
     read = _read(_CONNECT_WORKER, data)
     if read is None:
         return None
@@ -219,7 +220,7 @@ def connect_worker(data: bytes) -> ConnectWorker | None:
 
 
 def connect_assignment(data: bytes) -> ConnectAssignment | None:
-    """Read a Connect worker's assignment; None also for no bytes at all."""
+    """Read a Connect worker's assignment. Return None for no bytes at all, too."""
     read = _read(_CONNECT_ASSIGNMENT, data)
     if read is None:
         return None
@@ -237,10 +238,10 @@ def connect_assignment(data: bytes) -> ConnectAssignment | None:
 
 
 def _read(layouts: Sequence[Read], data: bytes) -> tuple[int, Fields] | None:
-    """Read (version, fields) with the layout the version names, else with layout 0.
+    """Read (version, fields) with the layout of the version, or else with that of version 0.
 
-    The second try is for old Go clients (bsm/sarama-cluster), which wrote version 1 before version 0's contents, and is
-    what the broker does to learn the topics.
+    The second try is for old Go clients (bsm/sarama-cluster), which wrote version 1 in front of the contents of version
+    0. The broker does the same to learn the topics.
     """
     reader = Reader(data)
     version = reader.int16()

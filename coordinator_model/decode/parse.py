@@ -1,4 +1,4 @@
-"""Parse a row of Kafka: it becomes events, a rejection, or nothing. Never raises."""
+"""Parsing of rows of Kafka: a row becomes events, a rejection, or nothing. Parsing never raises."""
 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -53,7 +53,7 @@ class RejectedRow(NamedTuple):
 
 
 class RowParser:
-    """``parse_row`` for many rows: it recognizes known heartbeats, which then need no parsing."""
+    """``parse_row`` for many rows. It recognizes heartbeats like earlier ones, and does not parse them again."""
 
     def __init__(self, zone: Zone = utc, read_metrics: MetricsReader = unread) -> None:
         self._zone = zone
@@ -61,11 +61,11 @@ class RowParser:
         self._heartbeats = HeartbeatLines()
 
     def bare(self, row: SourceRow) -> SourceRow:
-        """Return a row of telemetry with a bare line and the line's own instant; unchanged if that cannot be read."""
+        """Return a row of telemetry with a bare line and the line's own instant, or unchanged if it cannot be read."""
         return bare_or_as_it_is(row, self._zone) if row.source == TELEMETRY else row
 
     def read(self, row: SourceRow) -> list[Event] | RejectedRow:
-        """As ``parse_row``, with the same answer."""
+        """Return what ``parse_row`` returns."""
         line = self.bare(row)
         if row.source != TELEMETRY or line.value is None:
             return parse_row(row, self._zone, self._read_metrics)
@@ -82,7 +82,7 @@ class RowParser:
 
 
 def bare_or_as_it_is(row: SourceRow, zone: Zone) -> SourceRow:
-    """Return a row of telemetry as a broker's appender sends it; unchanged if that fails: ``parse_row`` says why."""
+    """Return a row of telemetry as a broker's appender sends it, or unchanged if that fails: ``parse_row`` says why."""
     try:
         return bare(row, zone)
     except Exception:  # noqa: BLE001 # whatever it is
@@ -90,12 +90,13 @@ def bare_or_as_it_is(row: SourceRow, zone: Zone) -> SourceRow:
 
 
 def parse_row(row: SourceRow, zone: Zone = utc, read_metrics: MetricsReader = unread) -> list[Event] | RejectedRow:
-    """Turn a row into events, oldest first; an empty list if it says nothing about a group.
+    """Turn a row into events, oldest first. The list is empty if the row says nothing about a group.
 
-    ``zone``: of the dates in lines that were shipped from brokers' files. ``read_metrics``: reads what clients push.
+    ``zone`` is the time zone of the dates in lines that were shipped from brokers' files. ``read_metrics`` reads the
+    metrics that clients push.
 
     The group id "" is not a group: no client can join it, only old clients commit to it, and in reports it stands for
-    brokers. Only a JoinGroup that was refused because of it (24) makes an event. An exception costs this row only,
+    brokers. Only a JoinGroup that was refused because of it (24) makes an event. An exception rejects this row only,
     because a fault in a reader must not end a job that reads millions of rows.
     """
     if not 0 <= row.timestamp_ms < LATEST_MS:
@@ -109,10 +110,10 @@ def parse_row(row: SourceRow, zone: Zone = utc, read_metrics: MetricsReader = un
 
 
 def mute_line(row: SourceRow) -> Tick | None:
-    """Return a tick for a line that says nothing about a group, or cannot be read: its broker was alive then.
+    """Return a tick for a line that is not about a group, or cannot be read: it shows that its broker was alive.
 
-    None: it is not a line of a broker's request log, or its key names no broker. Lines of the coordinator's own log are
-    not used, because nothing follows from their absence.
+    None: it is not a line of a broker's request log, or its key does not name a broker. Lines of the coordinator's own
+    log are not used, because nothing follows from their absence.
     """
     value = row.value
     if row.source != TELEMETRY or value is None or value.startswith(REPORT_START) or is_coordinator_line(value):
@@ -190,7 +191,7 @@ def failed(row: SourceRow, error: Exception) -> RejectedRow:
 
 
 def _rejected(row: SourceRow, reason: str, detail: str = "") -> RejectedRow:
-    """Reject a row, with the first bytes of what is most telling of it."""
+    """Reject a row, with the first bytes of its key or its value, whichever says more about it."""
     start = (row.key if row.source == OFFSETS else row.value) or row.value or b""
     place = (row.source, row.topic, row.partition, row.offset, row.timestamp_ms)
     return RejectedRow(*place, reason, start[:HEAD_BYTES], detail[:DETAIL_CHARACTERS])
@@ -201,4 +202,4 @@ PARSERS: Mapping[str, Callable[[SourceRow, Zone, MetricsReader], list[Event] | R
     TELEMETRY: _parse_line,
     REPORTS: _parse_report,
 }
-"""Every source of rows of Kafka, and what reads them."""
+"""Every source of rows of Kafka, and the function that parses them."""

@@ -7,15 +7,15 @@ TELEMETRY = "telemetry"
 REPORTS = "reports"
 CLUSTER = "cluster"
 CLIENT_TOPICS = frozenset({"group-client-telemetry"})
-"""Where clients report unless the configuration names other topics."""
+"""The topics to which clients report, unless the configuration names others."""
 
 
 class SourceRow(NamedTuple):
-    """``timestamp_ms`` is the Kafka record's timestamp.
+    """A row. ``timestamp_ms`` is the Kafka record's timestamp.
 
-    ``source`` says who may have written the row: "offsets" and "telemetry" are the brokers' own topics, "reports" is
-    open to every application. The topic decides it, never the content. "cluster" is not from Kafka: its value is what
-    the brokers' metadata said at that instant (``cluster_row``), and its topic is empty.
+    ``source`` says who may have written the row: only brokers write to the topics of "offsets" and "telemetry", any
+    application may write to those of "reports". It follows from the topic, never from the content. "cluster" is not
+    from Kafka: its value is what the brokers' metadata said at that instant (``cluster_row``), and its topic is empty.
     """
 
     source: str

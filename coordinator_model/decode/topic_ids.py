@@ -13,7 +13,7 @@ def text_of(topic_id: UUID) -> str:
 
 
 def id_of(text: str) -> UUID | None:
-    """Read that text; None where it is none, as nearly every topic's name."""
+    """Read that text; None: it is not an id, as is the case for nearly every topic's name."""
     if len(text) != LENGTH:
         return None
     try:

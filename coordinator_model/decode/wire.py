@@ -1,12 +1,12 @@
-"""Kafka's wire primitives: a reader over bytes that fails once and then stays failed.
+"""Kafka's wire primitives: a reader of bytes that stays failed after its first failure.
 
 Theory of operation. A decoder reads all its fields in order, and checks once, at the end, whether that succeeded. The
 first read that fails sets `failure` and moves the position to the end, so every later read fails too and returns a zero
-of its type. Nothing here raises, and no memory is allocated by a length or a count before that many bytes are known to
-be there.
+of its type. Nothing here raises, and memory for a length or a count is allocated only after checking that there are so
+many bytes.
 
-What is accepted and what is refused is what Kafka 4.3's generated classes accept and refuse, corner cases included: any
-negative length is null, a varint's fifth byte overflows like a Java int, a string may have at most 32,767 bytes.
+The reader accepts and refuses what Kafka 4.3's generated classes do, corner cases included: any negative length is
+null, a varint's fifth byte overflows like a Java int, a string may have at most 32,767 bytes.
 """
 
 import re
@@ -21,10 +21,10 @@ _REPLACEMENT = "\ufffd".encode()
 
 
 def java_text(raw: bytes) -> str:
-    """Read bytes that are not UTF-8 as Java's `new String(raw, UTF_8)` does: what is wrong becomes U+FFFD.
+    """Decode bytes that are not valid UTF-8 as Java's `new String(raw, UTF_8)` does: ill-formed parts become U+FFFD.
 
-    Python and Java replace the same ill-formed parts but one: an encoded surrogate (CESU-8, ED A0..BF xx) is a single
-    U+FFFD in Java and one for each byte in Python.
+    Python and Java do so alike, with one exception: an encoded surrogate (CESU-8, ED A0..BF xx) becomes a single U+FFFD
+    in Java, and one for each byte in Python.
     """
     return _SURROGATE.sub(_REPLACEMENT, raw).decode(errors="replace")
 
@@ -47,7 +47,7 @@ def _fixed(layout: str) -> Callable[["Reader"], int]:
 
 
 class Reader:
-    """Reads Kafka primitives from `data`; `failure` says why the first failed read failed, None while all went well."""
+    """Reads Kafka primitives from `data`. `failure` says why the first failed read failed; None: none has failed."""
 
     __slots__ = ("data", "end", "failure", "position", "unknown_tags")
 
@@ -57,7 +57,7 @@ class Reader:
         self.end = len(data)
         self.failure: str | None = None
         self.unknown_tags = 0
-        """Tagged fields skipped so far because no schema names them."""
+        """How many tagged fields were skipped so far because the schema does not have them."""
 
     int8 = _fixed(">b")
     int16 = _fixed(">h")
@@ -67,23 +67,23 @@ class Reader:
 
     @property
     def remaining_bytes(self) -> int:
-        """How many bytes are not read yet; 0 after a failure."""
+        """How many bytes have not been read yet; 0 after a failure."""
         return self.end - self.position
 
     def fail(self, reason: str) -> None:
-        """Note the first reason and make every further read fail."""
+        """Note the first reason, and make every further read fail."""
         if self.failure is None:
             self.failure = f"{reason} at byte {self.position} of {self.end}"
         self.position = self.end
 
     def finish(self) -> str | None:
-        """Why these bytes are not one whole value: the failure, or that bytes are left over. None if they are."""
+        """Return why the bytes are not exactly one value: a read failed, or bytes are left over. None: they are."""
         if self.failure is None and self.position != self.end:
             self.fail(f"{self.remaining_bytes} bytes left over")
         return self.failure
 
     def uvarint(self) -> int:
-        """Read at most five bytes, seven bits each, low group first; wraps into the negative like Java's int."""
+        """Read at most five bytes of seven bits each, the lowest bits first. It overflows like Java's int."""
         value = shift = 0
         while shift < 35:
             if self.position >= self.end:
@@ -117,16 +117,16 @@ class Reader:
         return self._text(self.int16())
 
     def nullable_string(self) -> str | None:
-        """As `string`; a negative length is null."""
+        """Read like `string`; a negative length is null."""
         length_bytes = self.int16()
         return None if length_bytes < 0 else self._text(length_bytes)
 
     def compact_string(self) -> str:
-        """Read the length + 1 as uvarint, then UTF-8."""
+        """Read the length + 1 as a uvarint, then UTF-8."""
         return self._text(self._compact_length())
 
     def compact_nullable_string(self) -> str | None:
-        """As `compact_string`; 0 is null."""
+        """Read like `compact_string`; 0 is null."""
         length_bytes = self._compact_length()
         return None if length_bytes < 0 else self._text(length_bytes)
 
@@ -135,24 +135,24 @@ class Reader:
         return self.raw(self.int32())
 
     def nullable_bytes(self) -> bytes | None:
-        """As `bytes_`; a negative length is null."""
+        """Read like `bytes_`; a negative length is null."""
         length_bytes = self.int32()
         return None if length_bytes < 0 else self.raw(length_bytes)
 
     def compact_bytes(self) -> bytes:
-        """Read the length + 1 as uvarint, then bytes."""
+        """Read the length + 1 as a uvarint, then bytes."""
         return self.raw(self._compact_length())
 
     def array_count(self) -> int | None:
-        """Read an int32 element count; negative is None (null), more elements than bytes left is a failure."""
+        """Read an int32 element count. A negative count is None (null); more elements than bytes left is a failure."""
         return self._count(self.int32())
 
     def compact_array_count(self) -> int | None:
-        """As `array_count`, written as uvarint of count + 1."""
+        """Read the count + 1 as a uvarint, otherwise like `array_count`."""
         return self._count(self._compact_length())
 
     def int32s(self, count: int) -> list[int]:
-        """Read `count` int32s in one go; empty after a failure."""
+        """Read `count` int32s at once; empty after a failure."""
         raw = self.raw(4 * count)
         return [*unpack(f">{len(raw) // 4}i", raw)]
 

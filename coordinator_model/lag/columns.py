@@ -1,4 +1,4 @@
-"""A group's partitions as columns, one list for each: stored, served and drawn. Bounded, JSON values."""
+"""A group's partitions as columns, which are stored, served and drawn: lists of JSON values, of bounded length."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,15 +9,15 @@ from coordinator_model.lag.status import committed_offset_of, lag_ms_by
 from coordinator_model.lag.topic_sums import topic_sums, worst_sums
 
 MAX_ROWS = 5_000
-"""Of a group with more partitions the worst are kept, and the others counted."""
+"""If a group has more partitions, the worst are kept and the others are only counted."""
 MAX_HISTORY = 60
-"""Points of the sparkline."""
+"""How many points the sparkline has at most."""
 
 Columns = dict[str, Any]
 
 
 def columns_of(context: LagContext, commits: int = 0) -> Columns:
-    """Return the columns of a group. Totals are of all rows, including those that are left out.
+    """Return the columns of a group. Totals are those of all rows, including the rows that are left out.
 
     If rows are left out, the columns also have the sums of each topic; otherwise these can be computed from the rows.
     """
@@ -56,7 +56,7 @@ def _columns(context: LagContext, rows: Sequence[Row], commits: int) -> Columns:
 
 
 def _worst(rows: Sequence[Row]) -> Sequence[Row]:
-    """Return the worst rows, in the order in which they came."""
+    """Return the worst rows, in their original order."""
     by_badness = sorted(range(len(rows)), key=lambda at: (-rows[at].status.rank, -(rows[at].lag or 0), at))
     return [rows[at] for at in sorted(by_badness[:MAX_ROWS])]
 
@@ -73,7 +73,7 @@ def _topics(partitions: Sequence[PartitionLag]) -> list[list[Any]]:
 
 
 def _owners(partitions: Sequence[PartitionLag]) -> Columns:
-    """Return the owners, each once, and for each row the index of its own."""
+    """Return the owners, each once, and for each row the index of its owner."""
     known = {(p.owner.member_id, p.owner.generation): p.owner for p in partitions if p.owner is not None}
     index = {key: at for at, key in enumerate(sorted(known))}
     listed = [known[key] for key in index]

@@ -1,4 +1,4 @@
-"""A group's partitions as the rules of lag see them: each with its lag, its status and its stall."""
+"""A group's partitions as the lag rules see them: each with its lag, its status and its stall."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
@@ -16,7 +16,7 @@ AT_REST = (GroupState.EMPTY, GroupState.DEAD)
 
 
 class Row(NamedTuple):
-    """A partition, judged."""
+    """A partition that was judged."""
 
     p: PartitionLag
     lag: int | None
@@ -27,12 +27,12 @@ class Row(NamedTuple):
 
     @property
     def place(self) -> str:
-        """Its name for people, and in a finding's subject."""
+        """The partition's name for people, and in a finding's subject."""
         return f"{self.p.topic}-{self.p.partition}"
 
     @property
     def last_ms(self) -> int:
-        """When it was last committed; 0: never."""
+        """When the partition was last committed; 0: never."""
         return self.p.commits[-1].at_ms if self.p.commits else 0
 
 
@@ -43,14 +43,15 @@ class LagContext(NamedTuple):
     rows: tuple[Row, ...]
     topics: Mapping[str, Sequence[Row]]
     total: int | None
-    """The sum of the lags that are known; None: none is."""
+    """The sum of the lags that are known; None: no lag is known."""
     read: int | None
-    """The same of the partitions that have an owner, if any has: topics that the group no longer reads do not count."""
+    """The same sum for the partitions that have an owner, so that topics that the group no longer reads do not count.
+    If no partition has an owner, it is the sum for all."""
     history: Sequence[tuple[int, int]]
 
     @property
     def facts(self) -> GroupFacts:
-        """What is known of the group."""
+        """What is known about the group."""
         return self.instant.facts
 
     @property
@@ -81,14 +82,14 @@ def lag_context(
     thresholds: Thresholds,
     history: Iterable[tuple[int, int]],
 ) -> LagContext:
-    """Judge each partition. Old end offsets, and all of share groups, count as unknown."""
+    """Judge each partition. Old end offsets count as unknown, and so do all end offsets of share groups."""
     instant = Instant(facts, now_ms, thresholds)
     listed = [_as_known(p, facts, now_ms) for p in sorted(partitions, key=lambda p: (p.topic, p.partition))]
     lags = [lag_of(p) for p in listed]
     works = works_of(zip(listed, lags, strict=True))
     rows = []
     for p, lag in zip(listed, lags, strict=True):
-        if lag == 0:  # most are, so this costs least
+        if lag == 0:  # true for most partitions, so they skip the rest
             rows.append(Row(p, 0, True, Status.OK, NOTHING))
             continue
         status = status_by(p, lag, now_ms)

@@ -1,4 +1,4 @@
-"""Reads from a group's view who owns which partition, and the other facts by which lag is judged."""
+"""Reads from a group's view which member owns which partition, and the other facts by which lag is judged."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,9 +14,9 @@ Owners = Mapping[Partition, Owner]
 def owners_of(view: Mapping[str, Any], at_ms: int, before: Owners) -> dict[Partition, Owner]:
     """Return the owner of each partition that has one.
 
-    ``before``: what this returned for the group's last view. An owner that keeps a partition keeps its ``since_ms``. A
-    new owner has owned it since the group became stable, because earlier time does not count anyway. Members of a
-    streams group own parts of its topology, not partitions.
+    ``before``: the owners by the group's last view. An owner that keeps a partition keeps its ``since_ms``. A new owner
+    counts as the owner since the group became stable, because earlier time does not count anyway. Members of a streams
+    group own parts of its topology, not partitions.
     """
     if view["type"] == GroupType.STREAMS:
         return {}

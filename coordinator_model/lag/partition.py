@@ -1,15 +1,16 @@
-"""What is known of a partition that a group reads, and of the group. ``group_lag`` judges it."""
+"""What is known about a partition that a group reads, and about the group. ``group_lag`` judges it."""
 
 from typing import NamedTuple
 
 WINDOW = 10
-"""How many commits of a partition are kept, as Burrow's ``intervals``."""
+"""How many commits of a partition are kept, like Burrow's ``intervals``."""
 MIN_DISTANCE_MS = 1_000
-"""A commit closer than this to the one before replaces it: otherwise the window of a fast committer spans nothing."""
+"""A commit that follows another sooner than this replaces it. Otherwise frequent commits would make the window span
+hardly any time."""
 
 
 class Commit(NamedTuple):
-    """A commit; ``end_offset`` is the newest end offset that was known when it was read, None: none was."""
+    """A commit. ``end_offset`` is the newest end offset that was known when the commit was read; None: none was."""
 
     offset: int
     at_ms: int
@@ -17,7 +18,7 @@ class Commit(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """Who owns a partition: a member as the group's view shows it, and since when it has it."""
+    """The owner of a partition: a member as the group's view shows it, and since when it has owned the partition."""
 
     member_id: str
     instance_id: str | None
@@ -28,7 +29,7 @@ class Owner(NamedTuple):
     generation: int
     since_ms: int
     max_poll_interval_ms: int | None = None
-    """How long it may work on what one poll returned; None: not known."""
+    """How long it may take to process the records of one poll; None: not known."""
 
 
 class PartitionLag(NamedTuple):
@@ -38,20 +39,20 @@ class PartitionLag(NamedTuple):
     topic_id: str | None
     partition: int
     commits: tuple[Commit, ...] = ()
-    """The newest, at most ``WINDOW``, oldest first; empty: it is owned, and nothing was ever committed."""
+    """The newest commits, at most ``WINDOW``, oldest first; empty: it is owned, and nothing was ever committed."""
     start_offset: int | None = None
     end_offset: int | None = None
-    """The log's first and end offset, None: not known, or asked of another topic of this name."""
+    """The log's start and end offsets. None: not known, or they are those of another topic with this name."""
     asked_ms: int | None = None
-    """When these were asked."""
+    """When the brokers were asked for these offsets."""
     stable_offset: int | None = None
-    """The last stable offset: where a consumer with ``read_committed`` stops. None: it was not asked."""
+    """The last stable offset, where a consumer with ``read_committed`` stops. None: the brokers were not asked."""
     waits_since_ms: int | None = None
-    """Since when, at the least, its oldest message that is not committed has been in the log; None: not known."""
+    """When its oldest uncommitted message was first known to be in the log; None: not known."""
     owner: Owner | None = None
     leader_epoch: int = -1
     metadata: str = ""
-    """Head of the newest commit's metadata."""
+    """The first characters of the newest commit's metadata."""
 
 
 class GroupFacts(NamedTuple):
@@ -69,5 +70,5 @@ class GroupFacts(NamedTuple):
     reason: str | None = None
     """Why its newest rebalance began, as far as it is known."""
     outage_end_ms: int = 0
-    """When the last outage ended: rounds of end offsets were missing, or ``rules.outages`` of its shard."""
+    """When the last outage ended: rounds of end offsets were missing, or the shard had one (``rules.outages``)."""
     shard: int = -1

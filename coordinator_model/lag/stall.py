@@ -1,7 +1,7 @@
 """Why a partition with waiting messages is not committed: it is stalled, or one of several other reasons.
 
 A partition is stalled if it was not committed for three of its usual intervals between commits. There are two
-exceptions. An owner that commits nothing at all may still work on what one poll returned, for up to its
+exceptions. An owner that commits nothing at all may still be processing the records of one poll, for up to its
 ``max.poll.interval.ms``. An owner that is behind on all its partitions may process them in turn, which no timeout
 bounds. So ``stuck`` needs an owner that kept up with another of its partitions in the same time.
 """
@@ -25,48 +25,48 @@ class Note(StrEnum):
     """The reason why a partition is behind, or why its lag is not known."""
 
     STUCK = "stuck"
-    """Stalled: its owner commits other partitions, not this one."""
+    """Stalled: its owner commits other partitions, but not this one."""
     SILENT = "silent"
     """Stalled: its owner is alive and commits nothing at all."""
     SLOW = "slow"
-    """Its owner commits, and falls behind."""
+    """Its owner commits, but falls behind."""
     PAUSED = "paused"
     """The same offset is committed again and again."""
     NOT_COMMITTING = "not-committing"
-    """Its owner has committed nothing since it owns its partitions. That may be intended."""
+    """Its owner has committed nothing since it has owned its partitions. That may be intended."""
     STARVED = "starved"
     """It has no owner, or its owner is not known to be alive. Other rules report that."""
     WAITS_FOR_TRANSACTION = "waits-for-transaction"
     """All messages up to the last stable offset are committed. The rest belongs to an open transaction."""
     LAST_MESSAGE = "last-message"
-    """It would be stalled, but fewer than ``stall_lag`` messages wait: the last may be a transaction marker."""
+    """It would be stalled, but fewer than ``stall_lag`` messages wait, and the last may be a transaction marker."""
     SHARE_GROUP = "share-group"
-    """Share groups commit elsewhere, so their lag is not known."""
+    """Share groups do not commit to the offsets topic, so their lag is not known."""
 
 
 STALLED = (Note.STUCK, Note.SILENT)
 
 
 class Work(NamedTuple):
-    """What an owner has committed of all its partitions since it owns them."""
+    """What an owner has committed in all its partitions since it has owned them."""
 
     newest_ms: int = 0
-    """Its newest commit; 0: none."""
+    """When its newest commit was; 0: it has committed nothing."""
     kept_up_ms: int = 0
-    """The last instant at which it is known to have kept up with one of them."""
+    """The last instant at which it is known to have kept up with one of its partitions."""
 
 
 class Stall(NamedTuple):
-    """Why a partition is not committed. ``since_ms``: since when, if it is or may become stalled."""
+    """Why a partition is not committed. ``since_ms``: when that began, if the partition is or may become stalled."""
 
     note: Note | None = None
     since_ms: int = 0
     due_ms: int = 0
-    """When it counts as stalled."""
+    """When the partition counts as stalled."""
     interval_ms: int = 0
     """Its usual interval between commits."""
     waits: bool = False
-    """It may be stalled: its last commit is older than usual, or something is not known."""
+    """Whether it may be stalled: its last commit is older than usual, or something is not known."""
 
 
 NOTHING = Stall()
@@ -74,7 +74,7 @@ NO_WORK = Work()
 
 
 class Instant(NamedTuple):
-    """What all partitions of a group are judged by: facts, time and thresholds."""
+    """What is needed to judge any partition of a group: facts, time and thresholds."""
 
     facts: GroupFacts
     now_ms: int
@@ -87,7 +87,7 @@ class Instant(NamedTuple):
 
 
 def owner_key(p: PartitionLag) -> Hashable:
-    """Return what identifies a partition's owner. All partitions of a simple group count as one owner's."""
+    """Return what identifies a partition's owner. All partitions of a simple group count as those of one owner."""
     return None if p.owner is None else p.owner.member_id
 
 
@@ -100,7 +100,7 @@ def works_of(judged: Iterable[tuple[PartitionLag, int | None]]) -> Mapping[Hasha
             continue
         owner, last_ms = owner_key(p), p.commits[-1].at_ms
         newest_ms[owner] = max(newest_ms[owner], last_ms)
-        if lag is not None:  # before the oldest waiting message came, it had read everything
+        if lag is not None:  # before the oldest waiting message came, the owner had read everything
             read_ms = last_ms if lag == 0 else min(last_ms, p.waits_since_ms or 0)
             kept_up_ms[owner] = max(kept_up_ms[owner], read_ms)
     return {owner: Work(at_ms, kept_up_ms[owner]) for owner, at_ms in newest_ms.items()}
@@ -136,7 +136,7 @@ def stall_of(p: PartitionLag, lag: int | None, status: Status, work: Work, insta
 
 
 def _by_usual_interval(p: PartitionLag, lag: int, status: Status, work: Work, instant: Instant) -> Stall:
-    """Judge a partition that is owned and behind by its usual interval between commits."""
+    """Judge a partition by its usual interval between commits. It has an owner, and messages wait."""
     thresholds, now_ms, last_ms = instant.thresholds, instant.now_ms, p.commits[-1].at_ms
     if now_ms < last_ms + thresholds.stall_margin_ms:
         return Stall(_note_unless_stalled(p, status, instant))
@@ -147,7 +147,7 @@ def _by_usual_interval(p: PartitionLag, lag: int, status: Status, work: Work, in
     limit_ms = usual_limit_ms + thresholds.stall_margin_ms
     since_ms = max(last_ms, p.owner.since_ms if p.owner else 0, instant.facts.stable_since_ms or 0)
     from_ms = max(since_ms, instant.facts.outage_end_ms)
-    # The arrival of a message is known only to within a round of end offsets. The margin covers that.
+    # The arrival of a message is known only to within a round of end offsets. The margin allows for that.
     due_ms = max(from_ms + limit_ms, p.waits_since_ms + usual_limit_ms)
     told = Stall(None, since_ms, due_ms, usual_ms, now_ms >= last_ms + limit_ms)
     if now_ms < due_ms:
@@ -165,7 +165,7 @@ def _by_usual_interval(p: PartitionLag, lag: int, status: Status, work: Work, in
 
 
 def _busy_ms(p: PartitionLag, thresholds: Thresholds) -> int:
-    """Return how long its owner may work without a commit."""
+    """Return how long a partition's owner may work without a commit."""
     told_ms = None if p.owner is None else p.owner.max_poll_interval_ms
     return thresholds.stall_silence_ms if told_ms is None else told_ms
 

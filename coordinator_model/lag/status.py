@@ -11,20 +11,20 @@ from itertools import pairwise
 from coordinator_model.lag.partition import WINDOW, Commit, PartitionLag
 
 ASKED_AFTER_MS = 5_000
-"""An end offset that was asked so long after a commit is newer than the commit, even if clocks differ."""
+"""An end offset that was asked this long after a commit is newer than the commit, even if clocks differ."""
 RECENT_MS = 100_000
-"""A partition that had no lag within this time has not stopped. Burrow keeps as much: ten end offsets in 100 s."""
+"""A partition that had no lag within this time has not stopped. Burrow looks back as far: ten end offsets in 100 s."""
 SHORT_WINDOW_MS = 600_000
 """The span of a window that is not full: as if it had one commit a minute."""
 
 
 class Status(StrEnum):
-    """From least to worst. A group has the worst known status of its partitions."""
+    """The statuses from best to worst. A group has the worst known status of its partitions."""
 
     UNKNOWN = "unknown"
     OK = "ok"
     WARN = "warn"
-    """It commits, and its lag never falls."""
+    """The group commits, and the lag never falls."""
     REWIND = "rewind"
     """The committed offset went back, and no later commit has reached the earlier offset."""
     STALL = "stall"
@@ -34,7 +34,7 @@ class Status(StrEnum):
 
     @property
     def rank(self) -> int:
-        """Order of badness, 0 is least."""
+        """Its place in the order from best to worst, from 0."""
         return _RANKS[self]
 
 
@@ -70,12 +70,12 @@ def is_beyond_end(p: PartitionLag) -> bool:
 
 
 def lag_ms_of(p: PartitionLag, now_ms: int) -> int | None:
-    """Return how long the oldest uncommitted message has waited at least; None: not known."""
+    """Return for how long, at least, the oldest uncommitted message has waited; None: not known."""
     return lag_ms_by(p, lag_of(p), now_ms)
 
 
 def lag_ms_by(p: PartitionLag, lag: int | None, now_ms: int) -> int | None:
-    """Return the same of a partition whose lag is known already."""
+    """Return the same for a partition whose lag is known already."""
     if not lag:
         return lag
     return None if p.waits_since_ms is None else max(0, now_ms - p.waits_since_ms)
@@ -129,15 +129,15 @@ def rewound_by(commits: tuple[Commit, ...]) -> Commit | None:
 
 
 def _falls(commits: tuple[Commit, ...], lag: int) -> bool:
-    """Tell whether the lag fell at some time."""
+    """Tell whether the lag fell at any time."""
     return any(after < before for before, after in pairwise([*lags_of(commits), lag]))
 
 
 def lags_of(commits: tuple[Commit, ...]) -> Iterator[int]:
     """Yield the lags in the window, one for each end offset that was known.
 
-    Of commits with the same end offset only the first counts: later, the outdated end offset makes the lag seem to
-    fall.
+    Only the first of several commits with the same end offset counts: at the others, the outdated end offset makes the
+    lag seem to fall.
     """
     seen: int | None = None
     for commit in commits:

@@ -7,31 +7,32 @@ from coordinator_model.lag.stall import STALLED
 from coordinator_model.lag.status import Status
 
 MAX_SUMS = 5_000
-"""Of a group whose rows are not all kept, the sums of the worst topics are kept."""
+"""How many topics' sums are kept, the worst ones, if not all rows of a group are kept."""
 _RANKS = {status.value: status.rank for status in Status}
 
 
 class TopicSums(NamedTuple):
-    """The sums of one topic; None: nothing of it is known."""
+    """The sums of one topic. A sum is None if no value is known."""
 
     topic: str
     partitions: int
     lag: int | None
     lag_ms: int | None
-    """The largest of its partitions."""
+    """The largest of its partitions' values."""
     committed: int | None
     start: int | None
-    """None, like ``end``, also if one partition's offset is not known: a sum that jumps looks like messages."""
+    """``start`` and ``end`` are None also if one partition's offset is not known: a sum that jumps would look as if
+    messages had come."""
     end: int | None
     status: str
-    """The worst that is known."""
+    """The worst known status."""
     stalled: int
     unknown: int
-    """How many partitions are not in ``lag``."""
+    """How many partitions are not counted in ``lag``."""
 
 
 def topics_of(columns: Mapping[str, Any]) -> Iterator[tuple[str, str | None, int, int]]:
-    """Yield name and id of each topic, the first of its rows and the row after the last."""
+    """Yield the name and the id of each topic, the first of its rows, and the row after its last."""
     first = 0
     for name, topic_id, rows in columns["topics"]:
         yield name, topic_id, first, first + rows
@@ -53,7 +54,7 @@ def topic_sums(columns: Mapping[str, Any]) -> list[TopicSums]:
 
 
 def worst_sums(sums: Sequence[TopicSums]) -> list[TopicSums]:
-    """Return the worst topics, at most ``MAX_SUMS``, in the order in which they came."""
+    """Return the worst topics, at most ``MAX_SUMS``, in their original order."""
     by_badness = sorted(range(len(sums)), key=lambda at: (-_RANKS.get(sums[at].status, 0), -(sums[at].lag or 0), at))
     return [sums[at] for at in sorted(by_badness[:MAX_SUMS])]
 

@@ -1,4 +1,4 @@
-"""The window of commits of a ``PartitionLag``, and since when a message waits."""
+"""The window of commits of a ``PartitionLag``, and since when messages wait."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from coordinator_model.lag.partition import MIN_DISTANCE_MS, WINDOW, Commit
 
 AHEAD_MS = 15_000
-"""How far a record may be dated after it was read, because clocks differ. A later date is wrong."""
+"""How much later than the instant of its reading a record's instant may be, because clocks differ. A later one is
+wrong."""
 
 
 def is_misdated(record_ms: int, read_ms: int) -> bool:
     """Tell whether a record's instant is wrong: it is far later than the instant at which the record was read.
 
-    Its offset counts, at the instant at which it was read. Otherwise no commit before the wrong instant would be newer,
-    and the partition could not stall until then.
+    The record then counts as written when it was read. Otherwise no later commit would be newer until the wrong instant
+    had passed, and the partition could not be found stalled until then.
     """
     return record_ms > read_ms + AHEAD_MS
 
@@ -21,8 +22,9 @@ def is_misdated(record_ms: int, read_ms: int) -> bool:
 def extended(commits: tuple[Commit, ...], commit: Commit) -> tuple[Commit, ...]:
     """Return the window with a newer commit.
 
-    All but the last are at least ``MIN_DISTANCE_MS`` apart. The last is always the newest commit. Its instant is never
-    before that of the commit before it: the clock of a new coordinator may be behind that of the former one.
+    All commits but the last are at least ``MIN_DISTANCE_MS`` apart. The last is always the newest commit. Its instant
+    is never earlier than that of the commit before it, although the clock of a new coordinator may be behind that of
+    the former one.
     """
     if not commits:
         return (commit,)
@@ -35,8 +37,7 @@ def extended(commits: tuple[Commit, ...], commit: Commit) -> tuple[Commit, ...]:
 def waits_since_ms(ends: Sequence[tuple[int, int]], committed: int) -> int | None:
     """Return when a message at or after an offset was first seen in the log; None: there is none.
 
-    ``ends``: end offsets and when they were asked, as ``(end_offset, asked_ms)``, oldest first, none below the one
-    before it.
+    ``ends``: end offsets and when they were asked, as ``(end_offset, asked_ms)``, oldest first. They never fall.
     """
     at = bisect_right(ends, committed, key=lambda end: end[0])
     return ends[at][1] if at < len(ends) else None

@@ -1,1 +1,4 @@
-"""The rules, one family per module: the facts of each rule and its judge, which only reads. ``registry`` lists them."""
+"""The rules, related ones in one module: the facts of each rule and its judge, which changes nothing.
+
+``registry`` lists them.
+"""

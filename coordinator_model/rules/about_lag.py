@@ -1,4 +1,4 @@
-"""Shared by the rules about lag: what findings are about, and numbers that do not change in every round."""
+"""Helpers for the lag rules: what a finding is about, and numbers that do not change in every round."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -11,11 +11,11 @@ from coordinator_model.states import Cause, Evidence
 KEPT_DIGITS = 2
 
 Pending = tuple[str, str, int]
-"""A rule, a subject, and its last commit: an incident that began after that commit has not recovered."""
+"""A rule, a subject, and the instant of its last commit. An incident that began after that commit has not recovered."""
 
 
 class TopicTrouble(NamedTuple):
-    """What a rule has found of a topic, since when it is so, and when it became certain."""
+    """What a rule has found about a topic, since when it has been so, and when it became certain."""
 
     rule: Rule
     topic: str
@@ -25,7 +25,7 @@ class TopicTrouble(NamedTuple):
 
 
 def two_digits(number: int) -> int:
-    """Return a number cut to two digits, so that an open incident is not written again whenever the lag changes."""
+    """Return a number rounded down to two digits, so that an incident is not written again whenever the lag changes."""
     unit: int = 10 ** max(0, len(str(abs(number))) - KEPT_DIGITS)
     return number // unit * unit
 
@@ -69,7 +69,7 @@ def topic_finding(context: LagContext, trouble: TopicTrouble, text: str, detail:
 
 
 def unknown_topics(context: LagContext, rule: Rule) -> Iterator[Pending]:
-    """Yield topics of which a rule may be true, because an end offset is not known."""
+    """Yield topics for which a rule may be true, because an end offset is not known."""
     for topic, rows in context.topics.items():
         if any(not row.fresh for row in rows):
             yield rule.id, topic, 0

@@ -1,7 +1,7 @@
 """``broker-clock``: a broker's clock has stepped away from the other brokers' clocks, or from this machine's.
 
-The broker's lines and records have the times of that clock, and so does everything reported about its groups. All
-instants that are known of these groups step with it (``rebase``).
+The broker's lines and records are dated by that clock, and so is everything that is reported about its groups. All
+known instants of these groups are moved along with it (``rebase``).
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
-"""What a shard notices about its coordinator: who lost a session through a pause or move, silence, missing logs.
+"""What a shard notices about its coordinator: members that lost sessions through a pause or a move, silence, no log.
 
-It holds what the findings about brokers are made of. Every method that changes a finding returns the instants at which
-to report it.
+The findings about brokers are made of this. Every method that changes a finding returns the instants at which to report
+it.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ SAME_MEMBER_MS = 600_000
 
 
 class AffectedMember(NamedTuple):
-    """A member whose session a pause or a move of its coordinator has cost."""
+    """A member that lost its session because its coordinator paused or moved."""
 
     cause: str
     """The value of a ``Cause``."""
@@ -34,7 +34,7 @@ class SteppedClock(NamedTuple):
     """A broker's clock that stepped."""
 
     at_ms: int
-    """By the other clocks."""
+    """When it stepped, by the other clocks."""
     apart_ms: int
     lasting: bool
 
@@ -48,7 +48,7 @@ class UnloggedLeader(NamedTuple):
 
 @dataclass(slots=True)
 class BrokerWatch:
-    """What a shard has noticed about its coordinator, and about clients of which no group can tell."""
+    """What a shard has noticed about its coordinator, and about clients that belong to no known group."""
 
     affected_members: list[AffectedMember] = field(default_factory=list)
     stalled_ms: int | None = None
@@ -63,11 +63,11 @@ class BrokerWatch:
     """The broker that ``stalled_ms`` is about."""
     unlogged: UnloggedLeader | None = None
     overdue_ms: int | None = None
-    """The last line before a silence that only this machine's clock shows, as of the batch before."""
+    """The last line before a silence that only this machine's clock shows, as the batch before saw it."""
 
     @property
     def blind(self) -> bool:
-        """Whether no lines of the coordinator are seen now. No member is known to be alive then."""
+        """Whether no lines of the coordinator are seen now, so that no member is known to be alive."""
         return self.stalled_ms is not None or self.unlogged is not None
 
     def refused_join(self, event: JoinAnswered | ConsumerHeartbeat) -> list[int]:
@@ -75,7 +75,7 @@ class BrokerWatch:
         return refused_unknown.note(self.refused_joins, event)
 
     def stepped(self, broker: str, at_ms: int, apart_ms: int, *, lasting: bool) -> bool:
-        """Note that a broker's clock stepped, or came back. Return whether that changes a finding."""
+        """Note that a broker's clock stepped, perhaps back to the right time. Return whether that changes a finding."""
         known = self.clocks.pop(broker, None)
         if apart_ms:
             self.clocks[broker] = SteppedClock(at_ms if known is None else known.at_ms, apart_ms, lasting)
@@ -97,7 +97,7 @@ class BrokerWatch:
         return [at_ms] if before != (unlogged, None) else []
 
     def refused(self, broker: str, error: int, at_ms: int, answered_ms: int, thresholds: Thresholds) -> list[int]:
-        """Note that a broker answered 14, 15 or 16; ``answered_ms``: the last other answer."""
+        """Note that a broker answered 14, 15 or 16. ``answered_ms``: when the last other answer was."""
         before, instants = self.refusals, self.end_if_not_repeated(at_ms, thresholds)
         window = self.refusals = coordinator_unavailable.refused(self.refusals, broker, error, at_ms, answered_ms)
         if before is not None and before.reported and not window.reported and not instants:
@@ -108,7 +108,7 @@ class BrokerWatch:
         return instants
 
     def end_if_not_repeated(self, at_ms: int, thresholds: Thresholds) -> list[int]:
-        """End the refusals once no client has asked for ``resolve_after_ms``."""
+        """End the refusals once no client has been refused for ``resolve_after_ms``."""
         if self.refusals is None or at_ms < self.refusals.last_ms + thresholds.resolve_after_ms:
             return []
         end_ms, reported = self.refusals.last_ms + thresholds.resolve_after_ms, self.refusals.reported
@@ -124,7 +124,7 @@ class BrokerWatch:
         return instants
 
     def attribute(self, findings: list[Finding]) -> list[int]:
-        """Attribute a member's lost session to the pause or move of its coordinator, which is one incident."""
+        """Attribute lost sessions to the pause or move of the coordinator, so that they make one incident."""
         instants = []
         for finding in findings:
             if finding.cause not in BLAMED or finding.deadline_ms is None:
@@ -161,13 +161,14 @@ class BrokerWatch:
     def is_confirmed(self, line_ms: int) -> bool:
         """Tell whether the batch before has shown the same silence.
 
-        If Spark begins a batch late, as it does with the first one, the wall clock is far ahead of what the batch read.
+        One batch is not enough: if Spark starts a batch late, such as the first one, the wall clock is far ahead of
+        what the batch has read.
         """
         before_ms, self.overdue_ms = self.overdue_ms, line_ms
         return before_ms == line_ms
 
     def lines_resumed(self, line_ms: int) -> list[int]:
-        """Note that lines of the coordinator come again."""
+        """Note that lines of the coordinator have resumed."""
         if self.stalled_ms is None or line_ms <= self.stalled_ms:
             return []
         self.stalled_ms = None

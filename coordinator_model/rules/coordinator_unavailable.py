@@ -1,4 +1,4 @@
-"""``coordinator-unavailable``: for longer than a failover takes, clients get only the answers 14, 15 and 16."""
+"""``coordinator-unavailable``: for longer than a failover takes, clients get no answers but 14, 15 and 16."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,20 +26,20 @@ REFUSALS = {14: "COORDINATOR_LOAD_IN_PROGRESS", 15: "COORDINATOR_NOT_AVAILABLE",
 
 
 class RefusalSpell(NamedTuple):
-    """Refusals without another answer between them."""
+    """A series of refusals without another answer between them."""
 
     first_ms: int
     last_ms: int
     broker: str
-    """The one that refused first."""
+    """The broker that refused first."""
     error: int
-    """The last one."""
+    """The last error."""
     reported: bool
     """Whether the finding is reported."""
 
 
 def refused(spell: RefusalSpell | None, broker: str, error: int, at_ms: int, answered_ms: int) -> RefusalSpell:
-    """Extend the refusals by one. If another answer came since they began, begin a new spell."""
+    """Add a refusal to a spell. If another answer came since the spell began, begin a new one."""
     if spell is None or answered_ms > spell.first_ms:
         return RefusalSpell(at_ms, at_ms, broker, error, reported=False)
     return spell._replace(last_ms=max(spell.last_ms, at_ms), error=error)
@@ -66,7 +66,7 @@ def _finding(spell: RefusalSpell, thresholds: Thresholds) -> Finding:
         at_ms=first_ms + thresholds.failover_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"groups find no coordinator for longer than {thresholds.failover_ms} ms:"
+        summary=f"groups have found no coordinator for longer than {thresholds.failover_ms} ms:"
         f" {broker} answers {REFUSALS.get(error, error)} ({error})",
         broker=broker,
         detail={"error": error},

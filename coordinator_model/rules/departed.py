@@ -1,8 +1,8 @@
 """A member was removed: ``session-expired``, ``rebalance-timeout``, ``poll-exceeded`` and ``member-removed``.
 
-warn -> page: one dead pod is a warning. It becomes a page if its partitions stay unowned for ``page_after_ms``, if the
-group is empty, or if the same client fails ``recurrences_to_page`` times. Sessions lost through a coordinator's pause
-or move make one page together (``coordinator-paused``), not one page per member.
+One dead pod is a warning. It becomes a page if its partitions stay unowned for ``page_after_ms``, if the group is
+empty, or if the same client fails ``recurrences_to_page`` times. Sessions lost through a coordinator's pause or move
+make one page together (``coordinator-paused``), not one page per member.
 """
 
 from coordinator_model import states
@@ -104,7 +104,7 @@ UNSEEN_SUMMARY = "{who} is gone between generation {seen} and {after}, cause unk
 
 
 def judge(replica: GroupReplica, departure: Departure, context: JudgementContext) -> Verdict:
-    """Judge one departure at ``context.progress_ms``; a finding with ``closed_reason`` is its last."""
+    """Judge one departure at ``context.progress_ms``. A finding with ``closed_reason`` is the departure's last."""
     if departure.rule is None:
         return Verdict(None, None)
     if context.progress_ms < departure.judge_after_ms or not departure.judged:
@@ -126,18 +126,18 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
 
 
 def _explained_ms(departure: Departure, context: JudgementContext) -> int | None:
-    """Return when an unexplained removal is judged again, because a move may explain it by then; None: not again."""
+    """Return when to judge an unexplained removal again, because a move may explain it by then; None: not again."""
     at_ms = departure.answered_ms + context.thresholds.grace_ms
     return at_ms if departure.judge_again and at_ms > context.progress_ms else None
 
 
 def closing(replica: GroupReplica, departure: Departure, context: JudgementContext) -> tuple[str, int] | None:
-    """Return why and when the departure's incident ends, by what is known now; None: it is not known."""
+    """Return why and when the departure's incident ends, as far as is known now; None: it is not known."""
     if departure.returned_ms is not None and replica.type in KINDS:
         return "rejoined", max(
             departure.returned_ms, departure.removed_ms
-        )  # no join phase: it is a member as soon as it is accepted
-    if departure.seen_generation is not None and replica.state is GroupState.EMPTY:  # nobody waits for it
+        )  # these groups have no join phase: a client is a member as soon as it is accepted
+    if departure.seen_generation is not None and replica.state is GroupState.EMPTY:  # no member is left
         return "recovered", max(replica.state_since_ms, departure.removed_ms) + context.thresholds.resolve_after_ms
     if replica.stable_since_ms is None:
         return None
@@ -150,15 +150,15 @@ def closing(replica: GroupReplica, departure: Departure, context: JudgementConte
 
 
 def _severity(replica: GroupReplica, departure: Departure, context: JudgementContext) -> tuple[Severity, int | None]:
-    """Return the severity now, and when it may rise. A closed Kafka Streams consumer looks like a dead one."""
+    """Return the severity now, and when it may rise. A Kafka Streams consumer that was closed looks like a dead one."""
     if departure.rule == SESSION_EXPIRED.id and is_streams(departure.member):
         return STREAMS_SEVERITY, None
     rule, thresholds = RULES[departure.rule or ""], context.thresholds
     page_ms = departure.removed_ms + thresholds.page_after_ms
     unowned = bool(replica.unowned(departure.member.assignment)) and departure.returned_ms is None
     if departure.rule == MEMBER_REMOVED.id and departure.seen_generation is not None:
-        return rule.severity, None  # only records are read: every stop and every deploy looks like this
-    if departure.rule == MEMBER_REMOVED.id:  # it may only have been closed, so it never pages
+        return rule.severity, None  # only records are read, and every shutdown and every deploy looks like this
+    if departure.rule == MEMBER_REMOVED.id:  # the client may just have been closed, so it never pages
         warns = unowned and context.progress_ms >= page_ms
         return (rule.worst, None) if warns else (rule.severity, page_ms if unowned else None)
     inferred = departure.rule == POLL_EXCEEDED.id and departure.evidence is Evidence.INFERRED
@@ -173,7 +173,7 @@ def _severity(replica: GroupReplica, departure: Departure, context: JudgementCon
 
 
 def _recurs(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a client fails repeatedly. Clients under one name share the count, so more failures are needed."""
+    """Tell whether a client fails repeatedly. Clients with the same name share a count, so more failures are needed."""
     least = context.thresholds.recurrences_to_page * (1 + beside(replica, departure))
     return _recurrences(replica, departure, context) >= least
 

@@ -1,8 +1,8 @@
-"""``evaluate``: the findings that are true of a group now. It only reads.
+"""``evaluate``: the findings that are true of a group now. It changes nothing.
 
-The judges are asked in the order of the ``registry``: first about departures, then about members (their sessions, then
-the polls that their clients report), last about the group as a whole. The first finding of a rule about a member
-counts, so that a member is not reported twice for one silence.
+The judges are called in the order of the ``registry``: first for departures, then for members (their sessions, then the
+polls that their clients report), last for the group as a whole. Only the first finding of a rule about a member counts,
+so that a member is not reported twice for one silence.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -34,9 +34,9 @@ BROKER_JUDGES = _distinct(line.broker for line in REGISTRY)
 
 
 class Evaluation(NamedTuple):
-    """Findings, and when to judge the group and each of its members again; without an instant: at their next event.
+    """Findings, and when to judge the group and each of its members again; if there is no instant: at their next event.
 
-    ``proof_ms``: a verdict waits for another heartbeat of the shard that arrived then or later.
+    ``proof_ms``: a verdict waits for another heartbeat of the shard that arrived at this instant or later.
     """
 
     findings: list[Finding]
@@ -104,7 +104,7 @@ def _as_a_whole(replica: GroupReplica, context: JudgementContext) -> Iterator[Ve
 
 
 def evaluate_brokers(watch: BrokerWatch, broker: str, thresholds: Thresholds) -> list[Finding]:
-    """Return a shard's findings about brokers; ``broker``: its coordinator."""
+    """Return a shard's findings about brokers. ``broker`` is its coordinator."""
     return [finding for judge in BROKER_JUDGES for finding in judge(watch, broker, thresholds)]
 
 

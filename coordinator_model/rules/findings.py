@@ -1,4 +1,4 @@
-"""What the core holds true now: one ``Finding`` for each rule and subject, with its evidence."""
+"""Findings: what is true now, one ``Finding`` for each rule and subject, with its evidence."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple
@@ -10,15 +10,15 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause, Evidence, Severity
 
 MAX_PARTITIONS_NAMED = 64
-"""Partitions named in a finding; the rest are counted in ``detail``."""
+"""How many partitions a finding names; the rest are counted in ``detail``."""
 
 
 @dataclass(slots=True)
 class Finding:
-    """True at ``at_ms``: the instant of the event that decided it, or deadline + grace for a timer's verdict.
+    """A finding. ``at_ms`` is the instant of the event that showed it, or deadline + grace if a timer did.
 
-    ``opened_ms`` is the instant at which the trouble began, not when it was decided. Together with rule, group, subject
-    and incarnation it makes the incident's id. ``closed_reason``: why the finding ended, at ``closed_ms``.
+    ``opened_ms`` is the instant at which the trouble began, not when it was detected. Together with rule, group,
+    subject and incarnation it makes the incident's id. ``closed_reason``: why the finding ended, at ``closed_ms``.
     """
 
     rule: str
@@ -33,14 +33,14 @@ class Finding:
     broker: str = ""
     generation: int = -1
     incarnation: str = ""
-    """Distinguishes a group from a deleted one of the same id, and a static member from the one that it replaced."""
+    """Distinguishes a group from a deleted one with the same id, and a static member from the one that it replaced."""
     member_id: str | None = None
     instance_id: str | None = None
     client_id: str | None = None
     client_host: str | None = None
     connection: str | None = None
     client_software: str | None = None
-    """Name and version of the client library, if its requests have them."""
+    """Name and version of the client library, if the client sends them."""
     deadline_ms: int | None = None
     partitions: list[tuple[str, int]] = field(default_factory=list)
     detail: dict[str, Any] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Finding:
 class Verdict(NamedTuple):
     """What a rule says now: a finding, and when to judge again (None: at the next event).
 
-    ``proof_ms``: the verdict waits for another heartbeat of the shard that arrived then or later.
+    ``proof_ms``: the verdict waits for another heartbeat of the shard that arrived at this instant or later.
     """
 
     finding: Finding | None
@@ -96,7 +96,7 @@ def about_member(replica: GroupReplica, member: Member, context: JudgementContex
 
 
 def name_of(member: Member) -> str:
-    """Name a member for people."""
+    """Return a member's name for people."""
     host = f" on {member.client_host}" if member.client_host else ""
     instance = f", instance {member.instance_id}" if member.instance_id else ""
     return f"{member.member_id} (client {member.client_id or 'unknown'}{host}{instance})"

@@ -1,7 +1,7 @@
 """``judge_group``: a group's lag at an instant, partition by partition, and the findings about it.
 
-It is a pure function of its arguments. Even the beginning of a finding follows from them, so a monitor that restarts
-finds the same incidents.
+It is a pure function of its arguments. They determine even when a finding began, so a monitor that restarts finds the
+same incidents.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,7 +33,8 @@ def judge_group(
     """Return a ``partitions`` output and a report of a group, at the instant of a round of end offsets.
 
     ``history``: the group's lag at earlier rounds, oldest first, from the ``history`` of the last columns. If the
-    group's members own partitions, it is the lag of those. ``commits``: the number of commits to show in the columns.
+    group's members own partitions, only the lag of those counts. ``commits``: the number of commits to show in the
+    columns.
     """
     context = lag_context(facts, partitions, now_ms, thresholds, history)
     return _partitions(context, commits), _report(context)
@@ -55,13 +56,13 @@ def _partitions(context: LagContext, commits: int) -> Output:
 
 
 def _is_complete(context: LagContext) -> bool:
-    """Tell whether the lag of each partition with a commit is known; share groups commit elsewhere."""
+    """Tell whether the lag of each partition with a commit is known. That of share groups never is."""
     known = all(row.lag is not None for row in context.rows if row.p.commits)
     return bool(context.rows) and known and context.facts.type != GroupType.SHARE
 
 
 def _report(context: LagContext) -> GroupReport:
-    """Return all findings about the group's lag. Without an answer about offsets, owners and pending are unknown."""
+    """Return all findings about the group's lag. If the group cannot be judged, pending and owners are unknown."""
     facts, known = context.facts, context.is_known
     waits = any(row.lag != 0 for row in context.rows)
     findings = (finding for judge in JUDGES for finding in judge(context)) if waits else ()

@@ -1,8 +1,8 @@
 """``group-set-aside``: this monitor's own code failed on a group, and the group's replica was dropped.
 
-No other group is affected. The group's next record begins a new replica. The incident ends once that replica has gone
-on for ``resolve_after_ms`` without another failure. So somebody who can provoke the failure makes one incident, not one
-per second.
+No other group is affected. The group's next record begins a new replica. The incident ends once that replica has
+existed for ``resolve_after_ms`` without another failure. So a client that can provoke the failure causes one incident,
+not one per second.
 """
 
 from coordinator_model.replica.group import GroupReplica
@@ -22,13 +22,13 @@ GROUP_SET_ASIDE = Rule(
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
-    """Judge a group that was set aside, until it has gone on for long enough."""
+    """Judge a group that was set aside, until it has not failed again for long enough."""
     aside = replica.set_aside
     if aside is None:
         return NOTHING
     over_ms = None if aside.resumed_ms is None else aside.resumed_ms + context.thresholds.resolve_after_ms
     if over_ms is not None and (context.progress_ms >= over_ms or not context.broker):
-        return NOTHING  # if only records are read, no clock would end it later
+        return NOTHING  # if only records are read, no clock would end the finding later
     so_far = "nothing is known of it until its next record" if aside.resumed_ms is None else "it has begun again"
     finding = Finding(
         rule=GROUP_SET_ASIDE.id,

@@ -26,7 +26,7 @@ LAG_GROWING = Rule(
 
 
 class _Growth(NamedTuple):
-    """Since when a group's lag grows, and when that had lasted for ``lag_growing_ms``."""
+    """Since when a group's lag has grown, and when it had grown for ``lag_growing_ms``."""
 
     since_ms: int
     due_ms: int
@@ -45,7 +45,7 @@ def judge(context: LagContext) -> Iterator[Finding]:
 
 
 def _growth(context: LagContext) -> _Growth | None:
-    """Return since when the lag of what a group reads has grown: since its lowest. None: not for long enough."""
+    """Return since when the lag of what a group reads has grown: since it was lowest. None: not for long enough."""
     lowest = min(context.history, key=lambda told: (told[1], -told[0]), default=None)
     if lowest is None or context.read is None or not context.works or context.read <= lowest[1]:
         return None
@@ -58,10 +58,10 @@ def _grows(row: Row) -> bool:
 
 
 def pending(context: LagContext) -> Iterator[Pending]:
-    """Yield topics of which the rule may be true although it is not found.
+    """Yield topics for which the rule may be true although there is no finding.
 
-    An end offset is not known; or the group's lag still grows, only not at the last few commits; or the group has not
-    been watched for long enough.
+    There are three reasons: an end offset is not known; the group's lag still grows, but not at the last few commits;
+    the group has not been watched for long enough.
     """
     grows = may_grow(context)
     for topic, rows in context.topics.items():

@@ -32,12 +32,12 @@ LEFT_WITHOUT_REASON = Rule(
     unexplained=True,
 )
 TOLD_FOR_MS = 660_000
-"""How long the finding lasts: librdkafka asks for its coordinator every ten minutes, and metrics are pushed every five
-minutes unless their subscription says otherwise (KIP-714)."""
+"""How long the finding lasts without a sign of life: librdkafka asks for its coordinator every ten minutes, and metrics
+are pushed every five minutes unless their subscription says otherwise (KIP-714)."""
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]:
-    """Judge the newest leaves. A leave is reported once its client has had the time to come back."""
+    """Judge the newest leaves. A leave is reported once its client has had time to come back."""
     since_ms = max(context.live_from_ms, context.progress_ms - TOLD_FOR_MS + 1)
     newest = [leave for leave in reversed(replica.leaves) if _sign_ms(leave) >= since_ms]
     unclear = [leave for leave in newest if _is_unclear(leave)]
@@ -48,7 +48,7 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]
         at_ms = leave.applied_ms + context.thresholds.unstable_after_ms
         lives_ms = (
             _sign_ms(leave) + context.thresholds.unstable_after_ms
-        )  # a client that restarts asks for its coordinator, and then joins
+        )  # a client that restarts first asks for its coordinator, and then joins
         if context.progress_ms < at_ms:
             yield Verdict(None, at_ms)
         elif context.progress_ms < lives_ms:
@@ -67,7 +67,7 @@ def _is_unclear(leave: Leave) -> bool:
 
 
 def _newest_joins(members: Iterable[Member]) -> dict[Name, int]:
-    """Return by name when a member last joined under it. A member that left again counts too: the client was back."""
+    """Map each name to when a member last joined under it. A member that left again counts too: the client was back."""
     joined_ms: dict[Name, int] = {}
     for member in members:
         for name in names_of(member):
@@ -91,7 +91,7 @@ def _finding(replica: GroupReplica, leave: Leave, at_ms: int, context: Judgement
         evidence=Evidence.INFERRED,
         cause=Cause.UNKNOWN,
         summary=f"{name_of(member)} left without a reason{means}",
-        deadline_ms=leave.applied_ms if lives else None,  # if it hangs: it left when its poll deadline had passed
+        deadline_ms=leave.applied_ms if lives else None,  # if the client hangs, it left at its poll deadline
         detail={
             "max_poll_interval_ms": member.rebalance_timeout_ms,
             "left_ms": leave.applied_ms,

@@ -26,7 +26,7 @@ OFFSET_REWOUND = Rule(
 
 
 def judge(context: LagContext) -> Iterator[Finding]:
-    """A committed offset went back, and no later commit has reached the earlier offset."""
+    """Yield the topics in which a committed offset went back, and no later commit has reached the earlier offset."""
     for topic, rows in context.topics.items():
         back = [(row, commit) for row in rows if row.lag and (commit := rewound_by(row.p.commits))]
         since_ms = min((commit.at_ms for _, commit in back), default=0)
@@ -42,5 +42,5 @@ def judge(context: LagContext) -> Iterator[Finding]:
 
 
 def pending(context: LagContext) -> Iterator[Pending]:
-    """Yield topics of which the rule may be true although it is not found."""
+    """Yield topics for which the rule may be true although there is no finding."""
     return unknown_topics(context, OFFSET_REWOUND)

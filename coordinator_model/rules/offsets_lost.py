@@ -30,7 +30,7 @@ OFFSETS_LOST = Rule(
 
 
 def judge(context: LagContext) -> Iterator[Finding]:
-    """The log does not hold the committed offset: it is below the log start offset, or beyond the end offset."""
+    """Yield the topics in which a committed offset is below the log start offset, or beyond the end offset."""
     for topic, rows in context.topics.items():
         lost = [row for row in rows if _is_lost(row)]
         since_ms = max((row.last_ms for row in lost), default=0)
@@ -51,11 +51,11 @@ def _is_lost(row: Row) -> bool:
 
 
 def _gone(row: Row) -> int:
-    """Return how many messages retention has deleted that were not committed."""
+    """Return how many uncommitted messages retention has deleted."""
     committed, start = committed_offset_of(row.p), row.p.start_offset
     return 0 if committed is None or start is None else max(0, start - committed)
 
 
 def pending(context: LagContext) -> Iterator[Pending]:
-    """Yield topics of which the rule may be true although it is not found."""
+    """Yield topics for which the rule may be true although there is no finding."""
     return unknown_topics(context, OFFSETS_LOST)

@@ -1,13 +1,13 @@
 """Outages: when groups of a shard could not commit, or when the time since a commit cannot be measured.
 
-A partition is stalled only if its owner could have committed it. Commits are records, which are read apart from
-telemetry lines. So most gaps in telemetry are no outages:
+A partition is stalled only if its owner could have committed it. Commits are records, which are read from another topic
+than telemetry lines. So most gaps in telemetry are not outages:
 
 - No line comes from the coordinator. It may be down, and then nobody can commit. The time starts again.
 - The coordinator's clock stepped, so instants before and after cannot be compared. The time starts again.
-- Clients find no coordinator (``coordinator-unavailable``): the time starts again.
+- Clients find no coordinator (``coordinator-unavailable``). The time starts again.
 - Lines between others were lost, or have the instants of a shipper's buffer. The coordinator was up, and the lines
-  that came show who is alive. Nothing changes.
+  that came show which members are alive. Nothing changes.
 - The coordinator has no request log. As long as that lasts, no member is known to be alive. Nothing else changes.
 """
 
@@ -25,7 +25,7 @@ class Outages:
     def __init__(self) -> None:
         self._end_ms: dict[int, int] = {}
         self._open: set[tuple[int, str]] = set()
-        """Shards whose outage lasts, each with the broker or report that shows it."""
+        """Shards with an outage that still lasts, each with the broker or the reports' holder that shows it."""
 
     def take(self, said: Said) -> None:
         """Apply a blind window or a report about brokers. Other outputs change nothing."""

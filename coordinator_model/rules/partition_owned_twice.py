@@ -32,7 +32,7 @@ Owners = dict[tuple[str, int], list[Member]]
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
-    """Judge a settled group's assignment: a warning once it has lasted for its owners' rebalance timeout."""
+    """Judge a settled group's assignment. Shared partitions are a warning after their owners' rebalance timeout."""
     since_ms, look_ms = quiet_since_ms(replica, context), settled_ms(replica, context)
     if since_ms is None or look_ms is None or context.progress_ms < look_ms:
         return NOTHING  # it is judged once it has settled

@@ -53,7 +53,7 @@ def judge(context: LagContext) -> Iterator[Finding]:
 
 
 def pending(context: LagContext) -> Iterator[Pending]:
-    """Yield what may be stalled although it is not found: a rebalance is too recent, or an offset is not known."""
+    """Yield what may be stalled although there is no finding: a rebalance is too recent, or an offset is not known."""
     waiting = [row for row in context.rows if row.stall.waits or not row.fresh]
     yield from ((PARTITION_STALLED.id, row.place, row.last_ms) for row in waiting)
     if not waiting:

@@ -1,7 +1,7 @@
 """``partition-unowned``: no member of a stable group owns a partition of a topic that the group subscribes to.
 
-The number of partitions of a topic is not in the coordinator's log, so ``run`` asks the brokers. A topic is not judged
-if that number is not known, or if no member owns a partition of it by name.
+The number of partitions of a topic is not in ``__consumer_offsets``, so ``run`` asks the brokers. A topic is not judged
+if that number is not known. A group is not judged if no member owns a partition of any of its topics by name.
 """
 
 from coordinator_model.membership import Partition, partitions_of, unowned

@@ -1,4 +1,4 @@
-"""``poll-at-risk`` and ``static-member-stuck``: what only a client's own reports about its polls can show.
+"""``poll-at-risk`` and ``static-member-stuck``, which only a client's own reports about its polls can show.
 
 A dynamic member that does not poll in time leaves the group by itself. A static member does not leave: its heartbeats
 stop, and it keeps its partitions, which nobody reads, until its session ends.
@@ -75,7 +75,7 @@ def at_risk(replica: GroupReplica, member: Member, context: JudgementContext) ->
 def static_stuck(replica: GroupReplica, member: Member, context: JudgementContext) -> Verdict:
     """Judge a static member that does not poll and holds partitions, which nobody reads until its session ends.
 
-    Its client reports it, or its metrics showed when its limit would pass, and its heartbeats stopped then.
+    Either its client reports that, or its metrics showed when its limit would pass and its heartbeats stopped then.
     """
     held = sum(len(partitions) for partitions in member.assignment.values())
     if member.instance_id is None or not held:

@@ -24,7 +24,7 @@ REBALANCE_ABORTED = Rule(
 )
 
 IN_A_ROW = 3
-"""So many generations in a row that are given up are reported at once."""
+"""If this many generations in a row are given up, they are reported at once."""
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:

@@ -1,10 +1,10 @@
 """``rebalance-storm``: a group rebalances again and again. The finding says which clients cause it.
 
-A rolling deploy causes many rebalances too: every member leaves once and comes back once. It is recognized by which
-clients go, by instance id, or else by client id and host. It is a deploy if no client goes more often than it has
-members now, if at most one member is removed by the coordinator (except for Kafka Streams, whose consumers never
-leave), and if members that came or went explain every rebalance. Rebalances before the first departure are not counted:
-the group is starting or growing.
+A rolling deploy causes many rebalances too: every member leaves once and comes back once. It is recognized by the
+clients that go, each known by its instance id, or else by client id and host. It is a deploy if no client goes more
+often than it has members now, if at most one member is removed by the coordinator (except for Kafka Streams, whose
+consumers never leave), and if members that came or went explain every rebalance. Rebalances before the first departure
+are not counted: the group is starting or growing.
 """
 
 from collections import Counter
@@ -31,14 +31,14 @@ REBALANCE_STORM = Rule(
 
 STREAMS_PROTOCOL = "stream"
 MAY_BE_LEAVES = (Cause.LEFT, Cause.STATIC_LEFT, Cause.ADMIN, Cause.UNKNOWN)
-"""The cause is unknown if only records are read."""
+"""Causes that may mean that a member left by itself. The cause is unknown if only records are read."""
 REBALANCES_EACH = 2
 """A member that comes or goes causes up to two rebalances: cooperative assignors revoke in one, assign in the next."""
 MAX_NAMED = 8
 
 
 class Going(NamedTuple):
-    """A member that went; ``who``: its client's lasting name."""
+    """A member that left or was removed. ``who`` is its client's lasting name."""
 
     who: str
     cause: Cause
@@ -75,7 +75,7 @@ def goings(replica: GroupReplica, since_ms: int) -> list[Going]:
     thrown_out = [Going(v.client, Cause(v.cause), v.at_ms) for v in replica.violations if v.at_ms > since_ms]
     return said + [
         going for going in thrown_out if going.cause is not Cause.POLL_INTERVAL
-    ]  # those are among the leaves
+    ]  # a member that missed its poll interval left, so it is among the leaves
 
 
 def is_storm(replica: GroupReplica, gone: list[Going], came: int, rebalances: int) -> bool:
@@ -95,8 +95,8 @@ def _finding(
     thresholds = context.thresholds
     causes = Counter(going.cause.value for going in gone)
     behind = Counter(going.who for going in gone).most_common(MAX_NAMED)
-    counted = ", ".join(f"{times} {cause}" for cause, times in causes.most_common()) or "nobody went"
-    what = f"most behind it: {named(behind[0][0])}, {behind[0][1]} times" if behind and storm else "a rolling deploy"
+    counted = ", ".join(f"{times} {cause}" for cause, times in causes.most_common()) or "no member left"
+    what = f"mostly because of {named(behind[0][0])}, {behind[0][1]} times" if behind and storm else "a rolling deploy"
     if storm and not behind:
         what = "no member came or went to explain it: members rejoin by themselves"
     return Finding(

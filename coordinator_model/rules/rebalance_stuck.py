@@ -3,7 +3,7 @@
 In the join phase of a classic group no member reads, and the coordinator waits for the slowest member, up to the
 longest rebalance timeout. A member that has rejoined sends no heartbeats until its JoinGroup is answered. So a member
 that still sends heartbeats has not rejoined: it is busy between two polls. In the sync phase all wait for the leader's
-assignment. A KIP-848 group waits for the members that have not revoked what they were told to.
+assignment. A KIP-848 group waits for the members that have not revoked the partitions that they were told to revoke.
 """
 
 from typing import NamedTuple
@@ -31,7 +31,7 @@ REBALANCE_STUCK = Rule(
 SHARE_OF_TIMEOUT = 0.8
 MAX_NAMED = 8
 HEARTBEATS_MISSED = 2
-"""A member that is silent for longer than so many of its intervals has stopped its heartbeats."""
+"""A member that is silent for longer than this many of its heartbeat intervals has stopped sending heartbeats."""
 
 
 class Phase(NamedTuple):
@@ -75,7 +75,7 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
 
 
 def _is_seen(replica: GroupReplica, context: JudgementContext) -> bool:
-    """Tell whether the end of the phase would be seen. Records alone show it only of groups that write each step."""
+    """Tell whether the end of the phase would be seen. Records alone show it only for groups that write each step."""
     return replica.type is not GroupType.CLASSIC if context.by_records else bool(context.broker)
 
 

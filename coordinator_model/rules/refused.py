@@ -38,7 +38,7 @@ MEMBER_FENCED = Rule(
 )
 
 OTHERS = "other clients"
-"""The name of all clients beyond the few that are counted one by one."""
+"""One name for all clients that are not counted individually."""
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]:

@@ -1,8 +1,8 @@
 """``join-refused`` for groups that are not known: these findings are about the client, not about a group.
 
-A group is not known if no record and no accepted answer names it. Any client may ask to join any group, under any
-client id, and be refused. So there is one incident for each client id and principal, whatever groups it names, and one
-for all clients beyond a few. That bounds the cost.
+A group is not known if no record names it, and no request about it was accepted. Any client may ask to join any group,
+under any client id, and be refused. To bound the cost there is one incident for each client id and principal, whatever
+groups it names, and one for all clients beyond the first few.
 """
 
 import json
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from coordinator_model.rules.broker_watch import BrokerWatch
 
 MAX_CLIENTS = 4
-"""Clients that are counted one by one, per shard."""
+"""How many clients are counted individually, per shard."""
 MAX_GROUPS_NAMED = 3
 
 
 class RefusedClient(NamedTuple):
-    """A client that asks to join unknown groups. Without a client id: all that are not counted one by one."""
+    """A client that asks to join unknown groups; ``client_id`` None: all clients that are not counted individually."""
 
     error: int
-    """The last one."""
+    """The last error."""
     times: int
     first_ms: int
     repeated_ms: int | None
-    """When it was refused often enough to be no accident; None: it was not."""
+    """When it had been refused often enough to be reported; None: it has not been."""
     last_ms: int
     broker: str
     client_id: str | None
     client_host: str | None
     principal: str | None
     groups: list[str]
-    """The first few that it named."""
+    """The first few groups that it named."""
 
 
 def note(refused: dict[str, RefusedClient], event: JoinAnswered | ConsumerHeartbeat) -> list[int]:

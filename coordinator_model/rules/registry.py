@@ -1,7 +1,7 @@
 """All rules, one line each: the facts of the rule (a ``Rule`` in its module) and its judges.
 
-``evaluate`` asks the judges in this order, and ``docs/rules`` lists the rules in this order. A judge of several rules
-is asked once: its findings name the rule.
+``evaluate`` calls the judges in this order, and ``docs/rules`` lists the rules in this order. A judge of several rules
+is called once: its findings name the rule.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -57,7 +57,7 @@ class Line(NamedTuple):
 
     ``departure``: a member that is gone. ``member``: a member of the group. ``polls``: a member whose client reports
     its polls. ``group``: the group as a whole. ``settled``: a group that has settled. ``broker``: what a shard has
-    noticed about brokers. ``lag``: a group's lag; ``pending``: which of the rule's incidents may not end although
+    noticed about brokers. ``lag``: a group's lag. ``pending`` returns the rule's incidents that must not end although
     ``lag`` does not find them.
     """
 
@@ -113,7 +113,7 @@ LASTING_RULES = frozenset(rule.id for rule in RULES if rule.lasting)
 UNEXPLAINED_RULES = frozenset(rule.id for rule in RULES if rule.unexplained)
 OWNER_RULES = frozenset(rule.id for rule in RULES if rule.needs_owner)
 AT_RISK_RULES = {rule.id: rule.superseded_by for rule in RULES if rule.superseded_by is not None}
-"""By rule about a risk: the rule that it turns into."""
+"""Maps a rule about a risk to the rule that it turns into."""
 LAG_RULES = frozenset(line.rule.id for line in REGISTRY if line.lag is not None)
-"""The rules that reports of lag judge. The reports of shards judge all others."""
+"""The rules that reports about lag cover. The reports of shards cover all others."""
 ENDS_AS = {rule.id: rule.ends_as for rule in RULES}

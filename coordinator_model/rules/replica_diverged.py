@@ -38,7 +38,7 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
         summary=f"the record of {replica.group}'s generation {generation} is not what was expected:"
-        f" {len(missing)} members missing, {len(more)} more, {len(different)} facts different",
+        f" {len(missing)} members are missing, {len(more)} are unexpected, {len(different)} facts differ",
         detail={"missing": missing, "more": more, "different": different, "unexpected": replica.unexpected},
         **about_group(replica, context),
     )

@@ -11,13 +11,13 @@ WARN_THEN_PAGE = (Severity.WARN, Severity.PAGE)
 class Rule:
     """The facts of a rule, in one place: for its findings, its incidents and its page under ``docs/rules``.
 
-    ``severities``: from least to worst. ``thresholds``: fields of ``Thresholds``; with ``evidence``, ``true_when`` and
-    ``clears`` they make the facts of the rule's page (`make rules`). ``lasting``: the finding stays true until the
-    member is back or the group is stable without it. An incident does not close only because it is no longer found.
+    ``severities``: from least to worst. ``thresholds``: fields of ``Thresholds``. With ``evidence``, ``true_when`` and
+    ``clears`` they make the facts on the rule's page (`make rules`). ``lasting``: the finding stays true until the
+    member is back or the group is stable without it, so an incident does not close just because it is no longer found.
     ``superseded_by``: the rule that a risk turns into. ``violation``: a member has broken a timeout. ``unexplained``:
-    the cause is unknown, so a violation of the same member supersedes it. ``needs_heartbeats``: a heartbeat may end its
-    findings. ``needs_owner``: once the member that it names is gone, the incident is superseded, not recovered.
-    ``ends_as``: the reason with which an incident closes that is no longer found.
+    the cause is unknown, so a violation of the same member supersedes the incident. ``needs_heartbeats``: a heartbeat
+    may end the rule's findings. ``needs_owner``: once the member that the incident names is gone, the incident is
+    superseded, not recovered. ``ends_as``: the reason with which an incident closes once it is no longer found.
     """
 
     id: str
@@ -41,5 +41,5 @@ class Rule:
 
     @property
     def worst(self) -> Severity:
-        """The severity to which it may rise."""
+        """The severity to which a finding may rise."""
         return self.severities[-1]

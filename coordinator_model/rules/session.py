@@ -1,22 +1,22 @@
 """``session-expired`` by timer and ``session-at-risk``: a member that is silent while its broker is not.
 
 The coordinator removes a member at its deadline, and its record or answers usually show that before the grace has
-passed. The timer gives the verdict only if nothing else explains the silence:
+passed. The timer gives the verdict only if all of this holds, so that nothing else explains the silence:
 
 - The group was stable up to the deadline. A rebalance whose first sign comes after the deadline does not excuse a
   dynamic member, because the coordinator begins that rebalance when the session ends (decision 0008).
 - The member is covered, and no timer reset is open.
 - Another heartbeat of the shard was accepted at least a grace ago, and had arrived at least half a session timeout
-  after the member's last one. So lines do arrive. Probes, errors and JoinGroup answers are no proof: while the replicas
-  of a partition stall, the broker still sends them, but the answers to heartbeats are parked.
-- A heartbeat arrived after the deadline: its broker still coordinated then (decision 0017).
+  after the member's last one. So lines do arrive. Probes, errors and JoinGroup answers are not proof: while the
+  replicas of a partition stall, the broker still sends them, but the answers to heartbeats are parked.
+- A heartbeat arrived after the deadline: its broker was still the coordinator then (decision 0017).
 
 The verdict stands until the member is heard or its removal is known. A KIP-848 group writes a member's removal at once,
-so only that record decides. The same holds if lines are missing from the time of the silence.
+so only that record decides. Only the removal decides, too, if lines are missing from the time of the silence.
 
 If no other heartbeat comes, the verdict waits for one, and the group is not judged again in the meantime: the shard may
 have moved to a broker without a request log. After ``settled_after_ms`` it is no longer known whether the member is at
-risk, and ``telemetry-uncovered`` says so.
+risk, and ``telemetry-uncovered`` reports that.
 """
 
 from collections.abc import Sequence
@@ -64,11 +64,11 @@ SESSION_AT_RISK = Rule(
 )
 
 STARTED_WITHIN_MS = 50
-"""How much later than the end of a session the join phase that it starts may seem to begin."""
+"""How much later than the end of a session the join phase that this starts may seem to begin."""
 DATED_MS = 3_000
-"""The load of the groups has to be known within this interval to date the end of a session."""
+"""The end of a session can be dated only if the load of the groups is known to within this time."""
 LOOK_AGAIN_MS = 3_000
-"""When to judge again if no sign of life of the rest of a group has come."""
+"""After how long to judge again if no sign of life of the rest of a group has come."""
 _JUDGED_STATES = (GroupState.STABLE, GroupState.PREPARING_REBALANCE)
 JUDGED_TYPES = (GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS)
 
@@ -104,7 +104,7 @@ def judge(replica: GroupReplica, member: Member, context: JudgementContext) -> V
 def _past_deadline(
     replica: GroupReplica, member: Member, context: JudgementContext, session: Session, verdict_ms: int
 ) -> Verdict:
-    """Judge a session whose deadline has passed. The verdict needs that nothing else explains the silence."""
+    """Judge a session whose deadline has passed. There is a verdict only if nothing else explains the silence."""
     if context.hole_is_open:
         return Verdict(None, verdict_ms)
     base_ms, timeout_ms = session
@@ -121,15 +121,15 @@ def _past_deadline(
 
 
 def _is_watched(replica: GroupReplica, member: Member, context: JudgementContext) -> bool:
-    """Tell whether a member's silence means anything. If only records are read, every member is silent."""
+    """Tell whether a member's silence means something. If only records are read, every member is silent."""
     judged = replica.type in JUDGED_TYPES and replica.state in _JUDGED_STATES
     return judged and not member.awaiting_sync and not context.by_records
 
 
 def _waits_for_proof_ms(context: JudgementContext, proof_ms: int, deadline_ms: int) -> int | None:
-    """Return at or after which arrival another heartbeat is needed as proof; None: both proofs are there.
+    """Return the earliest arrival of the heartbeat that is still needed as proof; None: both proofs are there.
 
-    One heartbeat has to be a grace old. Another one has to show that its broker still coordinated at the deadline:
+    One heartbeat must be a grace old. Another must show that its broker was still the coordinator at the deadline:
     otherwise the next coordinator may have loaded the group.
     """
     if context.proof_arrival_ms < proof_ms:
@@ -140,7 +140,7 @@ def _waits_for_proof_ms(context: JudgementContext, proof_ms: int, deadline_ms: i
 def _found_out(
     replica: GroupReplica, member: Member, context: JudgementContext, timeout_ms: int | None
 ) -> Verdict | None:
-    """Judge a classic member whose removal another answer has shown; None: no answer has."""
+    """Judge a classic member whose removal an answer has shown; None: no answer has."""
     if timeout_ms is None or member.in_kip848_group:
         return None
     if member.awaiting_sync and _began_the_phase(replica, member, timeout_ms, context):
@@ -153,10 +153,10 @@ def _found_out(
 
 
 def _owes_no_sync(replica: GroupReplica, member: Member, timeout_ms: int, context: JudgementContext) -> bool:
-    """Tell whether a join phase began while a member owed a SyncGroup, before its session ended.
+    """Tell whether a join phase began before the member's session ended, while its SyncGroup was still expected.
 
-    The coordinator no longer waits for the sync (``GroupMetadataManager.prepareRebalance`` removes the pending syncs),
-    so only the session can have removed the member.
+    The coordinator then no longer waits for the sync (``GroupMetadataManager.prepareRebalance`` removes the pending
+    syncs), so only the session timeout can have removed the member.
     """
     rejoining = replica.state is GroupState.PREPARING_REBALANCE and not context.by_records
     since_ms = replica.state_since_ms
@@ -165,32 +165,32 @@ def _owes_no_sync(replica: GroupReplica, member: Member, timeout_ms: int, contex
 
 
 def _missed_its_sync(replica: GroupReplica, member: Member, by_ms: int) -> bool:
-    """Tell whether a member's SyncGroup was overdue at an instant, so that it was removed for that."""
+    """Tell whether a member's SyncGroup was overdue at an instant, so that the member was removed for that reason."""
     limit_ms = sync_timeout_ms(replica, member, by_ms)
     return limit_ms is not None and (member.timer_reset_ms or 0) + limit_ms <= by_ms
 
 
 def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, context: JudgementContext) -> bool:
-    """Tell whether the end of a member's session began the join phase: no other start is seen, and the time fits."""
+    """Tell whether the end of a member's session started the join phase: no other cause is seen, and the time fits."""
     start = replica.phase.started
     if context.by_records or replica.state is not GroupState.PREPARING_REBALANCE:
         return False
     if start is None or start.by is not None:
         return False
     if member.session_from_ms is None or _missed_its_sync(replica, member, member.session_from_ms + timeout_ms - 1):
-        return False  # if both are due at once, the session's timer, which was started first, runs first
+        return False  # if both are due at once, the session's timer fires first, because it was started first
     late_ms = start.at_ms - (member.session_from_ms + timeout_ms)
-    if member.instance_id is not None:  # a successor that comes just in time would begin a phase too
+    if member.instance_id is not None:  # a successor that joins just before the deadline would start a phase too
         return 0 <= late_ms <= SAME_START_MS
     return -SAME_START_MS <= late_ms <= STARTED_WITHIN_MS
 
 
 def _began_it_as_it_ended(replica: GroupReplica, member: Member, end_ms: int, context: JudgementContext) -> bool:
-    """Tell whether only the end of a member's session can have begun the join phase: its silence alone proves nothing.
+    """Tell whether only the end of a member's session can have started the join phase. Silence alone proves nothing.
 
-    It may not have sent a heartbeat yet, so it is known by its SyncGroup. Its own JoinGroup would have begun no phase:
-    unless a member leads, or subscribes to something else, a stable group answers it at once. A session that ended, or
-    a SyncGroup that was overdue, of another member would have.
+    The member may not have sent a heartbeat yet, so its SyncGroup counts as the last sign of life. Its own JoinGroup
+    cannot have started the phase: a stable group answers that at once, unless the member is the leader or has changed
+    its subscription. The end of another member's session, or another member's overdue SyncGroup, could have started it.
     """
     phase, start = replica.phase, replica.phase.started
     known = member.synced_ms is not None and member.synced_ms >= context.covered_since_ms
@@ -204,7 +204,7 @@ def _began_it_as_it_ended(replica: GroupReplica, member: Member, end_ms: int, co
 
 
 def _lived_on(member: Member, at_ms: int, context: JudgementContext) -> bool:
-    """Tell whether a member has synced, and was not removed by an instant: its session had not ended by then."""
+    """Tell whether a member that has synced was not removed by an instant: its session had not ended by then."""
     session_from_ms, timeout_ms = member.session_from_ms, session_timeout_ms(member, context)
     if member.awaiting_sync or session_from_ms is None or timeout_ms is None:
         return False
@@ -214,13 +214,13 @@ def _lived_on(member: Member, at_ms: int, context: JudgementContext) -> bool:
 def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext, timeout_ms: int) -> Verdict:
     """Judge a member that got the answer UNKNOWN_MEMBER_ID (25) after its session had ended.
 
-    The group's records may show the removal much later, when a join phase ends, or never if the coordinator dies
-    before. A pause stops no timer: a session that was due in it ended when the coordinator woke.
+    The group's records may show the removal much later, when a join phase ends, or never, if the coordinator dies
+    first. A pause does not stop timers: a session that was due during the pause ended when the coordinator woke.
     """
     gone_ms = gone_by_ms(member, context)
     if gone_ms is None:
         return Verdict(None, None)
-    # A leave may trail, and so may a heartbeat that waits behind a stalled write.
+    # The line of a leave may come late, and so may that of a heartbeat that waits behind a stalled write.
     trail_ms = context.thresholds.grace_ms + (STALL_MS if replica.stalled_near(gone_ms, STALL_MS) else 0)
     verdict_ms = gone_ms + trail_ms
     if context.hole_is_open or context.progress_ms < verdict_ms:
@@ -233,9 +233,9 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     if session is None or session.end_ms > gone_ms or may_miss_lines(context.blind, session.start_ms, verdict_ms):
         return Verdict(None, None)
     if resets and pause is None and not (_is_dated(resets) and _was_loaded(replica, member)):
-        return Verdict(None, None)  # its removal will date the end of the session better
+        return Verdict(None, None)  # the removal will date the end of the session better
     if _would_have_emptied(replica, member, gone_ms):
-        return Verdict(None, None)  # another coordinator has loaded the group since, which did not have the member
+        return Verdict(None, None)  # since then, a coordinator has loaded the group without the member
     slept = pause is not None and pause.sleeps_at(session.end_ms)
     deadline_ms = min(pause.woke_ms or 0, gone_ms) if pause is not None and slept else session.end_ms
     return Verdict(_expired(replica, member, context, deadline_ms, timeout_ms), None)
@@ -244,8 +244,8 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
 def _only_its_session_ended(replica: GroupReplica, member: Member, resets: Sequence[TimerReset], gone_ms: int) -> bool:
     """Tell whether only the end of its session can have removed a member that the next coordinator does not know (25).
 
-    That coordinator had loaded the member, which is dynamic, so no other took its place. Nobody saw it leave. No join
-    phase dropped it: the one that goes on is too young.
+    That coordinator had loaded the member. The member is dynamic, so no other member replaced it, and no leave was
+    seen. No join phase dropped it, because the one in progress has not lasted long enough.
     """
     moved = len(resets) == 1 and resets[0].cause is Cause.COORDINATOR_MOVED and resets[0].high_ms is not None
     loaded = _was_loaded(replica, member) and member.generation == replica.generation and member.instance_id is None
@@ -257,7 +257,7 @@ def _only_its_session_ended(replica: GroupReplica, member: Member, resets: Seque
 def _lost_by_the_next(
     replica: GroupReplica, member: Member, context: JudgementContext, move: TimerReset, gone_ms: int
 ) -> Finding | None:
-    """Return the end of a session that began with a load which nothing dates: it ended within a stated interval."""
+    """Return the end of a session that restarted at a load of unknown date, with the interval in which it ended."""
     loads_ms = max(move.since_ms or move.low_ms, member.joined_ms or 0, blindly_heard_ms(member, move))
     timeout_ms = session_timeout_ms(member, context) or 0
     if loads_ms + timeout_ms > gone_ms or may_miss_lines(context.blind, member.session_from_ms or 0, gone_ms):
@@ -269,30 +269,32 @@ def _lost_by_the_next(
 
 
 def _would_have_emptied(replica: GroupReplica, member: Member, gone_ms: int) -> bool:
-    """Tell whether a removal of the member would have left the group empty, of which its coordinator writes a record.
+    """Tell whether the member's removal would have left the group empty, for which its coordinator writes a record.
 
-    All others are known to be gone. If that record had been written, the member would not be in the replica any more.
+    All other members are known to be gone. If that record had been written, the member would no longer be in the
+    replica.
     """
     others = (m for m in replica.members.values() if m is not member and (m.joined_ms or 0) <= gone_ms)
     return all(other.verdict_ms is not None or other.unknown_ms is not None for other in others)
 
 
 def _is_dated(resets: Sequence[TimerReset]) -> bool:
-    """Tell whether sessions restarted exactly once, when another coordinator loaded the group, at a well-known time."""
+    """Tell whether sessions restarted exactly once, because another coordinator loaded the group, at a known time."""
     move = resets[0]
     moved = len(resets) == 1 and move.cause is Cause.COORDINATOR_MOVED and not move.went_on
     return moved and move.high_ms is not None and move.high_ms - move.low_ms <= DATED_MS
 
 
 def _was_loaded(replica: GroupReplica, member: Member) -> bool:
-    """Tell whether a member is in the last record: a coordinator that loads the log knows only those."""
+    """Tell whether a member is in the last record: a coordinator that loads the log knows only those members."""
     return replica.recorded_generation is None or member.member_id in replica.recorded
 
 
 def _never_synced(replica: GroupReplica, member: Member, context: JudgementContext, timeout_ms: int) -> Verdict:
     """Judge a member that joined and never synced, if the others were told to rejoin when its session ended.
 
-    If their generation is never written, because the coordinator dies, no list and no record shows the removal.
+    If their generation is never written, because the coordinator dies, no list of members and no record shows the
+    removal.
     """
     deadline_ms = (member.session_from_ms or 0) + timeout_ms
     verdict_ms = deadline_ms + context.thresholds.grace_ms
@@ -312,7 +314,7 @@ def _may_miss_lines(replica: GroupReplica, since_ms: int, until_ms: int, context
 def _unproved(
     replica: GroupReplica, member: Member, context: JudgementContext, session: Session, again_ms: int | None = None
 ) -> Verdict:
-    """Return that a member is at risk, as long as that can be known, and when to judge again."""
+    """Return that a member is at risk, as long as that can be known, and when to judge it again."""
     unseen_ms = _later(unseen_from_ms(member, session, context), context)
     at_risk = None if unseen_ms is None else _at_risk(replica, member, context, *session)
     return Verdict(at_risk, min((at_ms for at_ms in (unseen_ms, again_ms) if at_ms is not None), default=None))
@@ -321,7 +323,8 @@ def _unproved(
 def _may_have_rejoined(replica: GroupReplica, member: Member, since_ms: int) -> bool:
     """Tell whether a silent classic member may be alive, with its JoinGroup parked in a join phase that no line shows.
 
-    It cannot if another member of its group was answered 0 long enough after this one was last heard.
+    That is impossible if a heartbeat of another member of the group was answered 0 long enough after this member was
+    last heard.
     """
     since_ms = max(since_ms, (member.synced_ms or 0) + since_ms - (member.session_from_ms or since_ms))
     signs_ms = (_stable_ms(replica, other) for other in replica.members.values() if other is not member)
@@ -329,7 +332,7 @@ def _may_have_rejoined(replica: GroupReplica, member: Member, since_ms: int) -> 
 
 
 def _stable_ms(replica: GroupReplica, member: Member) -> int:
-    """Return when a heartbeat of a member was last answered 0, as far as is known.
+    """Return when a heartbeat of a member was last known to be answered 0; 0: never.
 
     From the start of a join phase on, heartbeats are answered 27.
     """
@@ -343,17 +346,17 @@ def _stable_ms(replica: GroupReplica, member: Member) -> int:
 
 
 def _later(at_ms: int | None, context: JudgementContext) -> int | None:
-    """Return an instant if it is in the future, to judge again then."""
+    """Return an instant at which to judge again, or None if it is not in the future."""
     return at_ms if at_ms is not None and at_ms > context.progress_ms else None
 
 
 def _may_wait_in_its_join(replica: GroupReplica, member: Member, deadline_ms: int) -> bool:
-    """Tell whether a silent member's JoinGroup may be parked; a static member's, under its next member id.
+    """Tell whether a silent member's JoinGroup may be parked. That of a static member may have its next member id.
 
     A dynamic member rejoins because it got a 27, so the join phase began before its deadline. The successor of a static
-    member may join any phase, even one whose start is not known yet: an id given out (79) is about to begin it. If the
-    next generation is known already, the line of the member's own answer is about to come. If a record of the same
-    generation ended a phase, the phase was a deposed coordinator's, and it goes on there.
+    member may join in any phase, even in one that has not been seen to start: a client that was given an id (79) will
+    start it. If the next generation is known already, the line of the member's own answer will come soon. If a record
+    of the same generation ended a phase, it was a phase of a deposed coordinator, where it goes on.
     """
     if member.generation is not None and member.generation < replica.generation:
         return True

@@ -1,4 +1,4 @@
-"""When a group counts as settled. The rules about its set-up judge it then, not at every step of a deploy.
+"""When a group counts as settled. The rules about its setup judge it then, not at every step of a deploy.
 
 When ``run`` or a broker starts, all groups become stable together. They are judged one after the other, because ten
 thousand replicas in one batch would delay everything else.
@@ -25,7 +25,7 @@ def settled_ms(replica: GroupReplica, context: JudgementContext) -> int | None:
 
 
 def quiet_since_ms(replica: GroupReplica, context: JudgementContext) -> int | None:
-    """Return since when the group is as it is now and watched; None: it is not stable, or has no members."""
+    """Return since when the group has been as it is now, and watched; None: it is not stable, or has no members."""
     stable_ms = replica.stable_since_ms
     if stable_ms is None or not replica.members or replica.type not in JUDGED_TYPES or replica.deleted:
         return None

@@ -1,8 +1,8 @@
 """How a group is set up: ``timeouts-inconsistent``, ``mixed-subscriptions``, ``assignment-skewed``, ``member-idle``.
 
-Nothing is broken yet, and it may be intended: a standby consumer is idle on purpose. So these are ``info``, at most one
-finding of each rule for a group, and only once the group has settled. Each function takes a settled group and returns a
-finding or None.
+Nothing is broken yet, and the setup may be intended: a standby consumer is idle on purpose. So these findings are
+``info``, a group has at most one of each rule, and only once it has settled. Each function takes a settled group and
+returns a finding or None.
 """
 
 from collections import defaultdict
@@ -64,9 +64,11 @@ MEMBER_IDLE = Rule(
 MIN_SESSION_TIMEOUT_MS = 6_000
 """Kafka's default of ``group.min.session.timeout.ms``."""
 ENDLESS_POLL_MS = 86_400_000
-"""A limit of a day is no limit. People set 2^31-1 to switch it off, and a rebalance then waits for a member as long."""
+"""A poll interval of a day limits nothing. People set 2^31-1 to switch the limit off, and a rebalance then waits for a
+member as long."""
 SKEW = 2
-"""The busiest member holds so many times the mean or more, and so many partitions or more above the fewest."""
+"""The busiest member of a skewed group holds at least this many times the mean, and at least this many partitions more
+than the member with the fewest."""
 STREAMS_PROTOCOL = "stream"
 MAX_NAMED = 64
 
@@ -83,7 +85,7 @@ def judged(
 
 
 def timeouts_inconsistent(replica: GroupReplica, context: JudgementContext, at_ms: int) -> Finding | None:
-    """Find timeouts that differ, are at the broker's bounds, limit nothing, or leave no room for a lost heartbeat."""
+    """Find timeouts that differ, are at the broker's bounds, limit nothing, or allow for no lost heartbeat."""
     members = [member for member in replica.members.values() if not member.kip848]
     sessions_ms = sorted({m.session_timeout_ms for m in members if m.session_timeout_ms})
     polls_ms = sorted({m.rebalance_timeout_ms for m in replica.members.values() if m.rebalance_timeout_ms})
@@ -112,13 +114,13 @@ def timeouts_inconsistent(replica: GroupReplica, context: JudgementContext, at_m
 
 
 def judge_timeouts(replica: GroupReplica, context: JudgementContext, at_ms: int) -> Verdict:
-    """Judge a settled group's timeouts, and say when to measure its heartbeats again."""
+    """Judge a settled group's timeouts, and return when to measure its heartbeats again."""
     finding = timeouts_inconsistent(replica, context, at_ms)
     return Verdict(finding, None if finding is None else _measured_again_ms(replica, finding, context))
 
 
 def _measured_again_ms(replica: GroupReplica, finding: Finding, context: JudgementContext) -> int | None:
-    """Return when heartbeats that seem too few are measured again; None: no more of them come."""
+    """Return when to measure heartbeats again that seemed too few; None: no more of them come."""
     named = (replica.members.get(member_id) for member_id in finding.detail.get("slow_heartbeats", ()))
     heard_ms = max((member.last_heartbeat_ms or 0 for member in named if member is not None), default=0)
     due_ms = heard_ms + context.thresholds.settled_after_ms
@@ -154,7 +156,7 @@ def _related(subscriptions: Iterable[tuple[str, ...]]) -> list[set[str]]:
 def assignment_skewed(replica: GroupReplica, context: JudgementContext, at_ms: int) -> Finding | None:
     """Find members that hold far more than others that subscribe to the same topics."""
     if replica.protocol == STREAMS_PROTOCOL:
-        return None  # its tasks are not alike, and standby tasks are not seen
+        return None  # its tasks cause different loads, and standby tasks are not seen
     alike: dict[tuple[str, ...], list[Member]] = defaultdict(list)
     for member in replica.members.values():
         if member.topics:

@@ -1,4 +1,4 @@
-"""Kafka Streams: its consumers send no LeaveGroup when they are closed, so a closed one and a dead one look alike."""
+"""Kafka Streams: its consumers send no LeaveGroup when they are closed, so closed ones look like dead ones."""
 
 import re
 
@@ -8,7 +8,7 @@ from coordinator_model.states import Severity
 STREAMS_SEVERITY = Severity.INFO
 """The severity of ``session-expired`` for such a consumer."""
 _CLIENT_ID = re.compile(r"-StreamThread-\d+-consumer\Z")
-"""``<application.id>-<process id>-StreamThread-<n>-consumer``, unless the application sets its client ids."""
+"""``<application.id>-<process id>-StreamThread-<n>-consumer``, unless the application sets its own client ids."""
 
 
 def is_streams(member: Member) -> bool:

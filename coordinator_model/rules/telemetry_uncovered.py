@@ -1,8 +1,8 @@
 """``telemetry-uncovered``: no heartbeats of some members are seen, although lines of their coordinator come.
 
-The end of their sessions is known only when the coordinator's records or answers show it. Two reasons are usual: the
-broker's snippet filters heartbeats out, or the shard moved to a broker without a request log. In the second case all
-members fall silent together, and no other heartbeat can prove a verdict by timer.
+The end of their sessions is known only when the coordinator's records or answers show it. There are two usual reasons:
+the broker's log4j2 snippet filters heartbeats out, or the shard moved to a broker without a request log. In the second
+case all members fall silent together, and no other heartbeat can prove a verdict by timer.
 """
 
 from coordinator_model.replica.group import GroupReplica
@@ -34,7 +34,7 @@ MAX_NAMED = 64
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
-    """Judge the members that were never heard, or not for longer than their session can last."""
+    """Judge the members that were never heard, or that have been silent for longer than their session can last."""
     since_ms = quiet_since_ms(replica, context)
     if since_ms is None or context.stalled or context.by_records:
         return NOTHING
@@ -56,7 +56,7 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
 
 
 def _unseen_ms(member: Member, context: JudgementContext) -> int | None:
-    """Return since when it is not known whether a member is alive that was once heard; None: it is known."""
+    """Return since when it has not been known whether a member that was heard before is alive; None: it is known."""
     if member.verdict_ms is not None or member.awaiting_sync:
         return None
     unseen_ms = unseen_from_ms(member, latest_session(member, context), context)
@@ -72,7 +72,7 @@ def _finding(replica: GroupReplica, context: JudgementContext, lost: list[str], 
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
         summary=f"no heartbeat of {len(lost)} of {replica.group}'s {len(replica.members)} members is seen:"
-        " their sessions are judged by consequence only",
+        " that their sessions ended is known only once a record or an answer shows it",
         detail={"members": lost[:MAX_NAMED], "total": len(lost)},
         **about_group(replica, context),
     )

@@ -1,4 +1,4 @@
-"""``zombie-commit``: a former member went on processing, which its refused commits show."""
+"""``zombie-commit``: the refused commits of a former member show that it went on processing."""
 
 from collections.abc import Iterator
 
@@ -25,11 +25,11 @@ ZOMBIE_COMMIT = Rule(
 )
 
 MAX_OWNERS = 8
-"""How many of the members that read the partitions now are named."""
+"""How many of the partitions' current owners are named."""
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]:
-    """Judge the former members whose commits were refused, until none has been refused for long enough."""
+    """Judge the former members whose commits were refused, until no commit has been refused for long enough."""
     for zombie in replica.zombies.values():
         over_ms = zombie.last_ms + context.thresholds.resolve_after_ms
         if context.progress_ms < over_ms:

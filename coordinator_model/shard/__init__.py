@@ -1,1 +1,1 @@
-"""One shard: how it applies a batch, when it makes verdicts, what it keeps of its groups, and its state."""
+"""One shard: how it applies a batch, when it makes verdicts, what it keeps about its groups, and its state."""

@@ -1,8 +1,8 @@
 """When each group of a shard must be looked at again, because a verdict may be due by then.
 
 A member is due at its last heartbeat plus its *span* (``heartbeat_table``), so each heartbeat postpones that instant.
-A group also has a due instant of its own. Some verdicts wait for proof that the shard's lines arrive: another heartbeat
-of the shard. They are due once that heartbeat has come.
+A group also has its own due instant. Some verdicts wait for proof that the shard's lines arrive: another heartbeat of
+the shard. They become due when that heartbeat comes.
 """
 
 from dataclasses import dataclass, field
@@ -19,19 +19,19 @@ class Agenda:
     heartbeat_table: HeartbeatTable
     group_due: dict[str, int] = field(default_factory=dict)
     unproved: dict[str, int] = field(default_factory=dict)
-    """By group whose verdict waits for proof: the earliest arrival of a heartbeat that is proof."""
+    """For each group whose verdict waits for proof: a heartbeat that arrived at this instant or later is proof."""
     due_ms: int = 0
 
     def look_at(self, group: str, at_ms: int) -> None:
-        """Have a group judged at an instant at the latest."""
+        """Schedule a group to be judged, no later than at an instant."""
         self.group_due[group] = min(at_ms, self.group_due.get(group, FAR_MS))
         self.due_ms = min(self.due_ms, at_ms)
 
     def note_look(self, group: str, evaluation: Evaluation, due_ms: int, proven_ms: int | None) -> None:
         """Note when a group that was evaluated is due next. This replaces what was noted before.
 
-        ``due_ms``: when the group is due for another reason. ``proven_ms``: when the proof that it waits for
-        has been known for the grace, so that it counts.
+        ``due_ms``: when the group is due for another reason. ``proven_ms``: when the proof for which it waits is a
+        grace old, so that it counts; None: there is no proof yet.
         """
         self.unproved.pop(group, None)
         if proven_ms is not None:
@@ -51,7 +51,7 @@ class Agenda:
         return [group for group, proof_ms in self.unproved.items() if arrival_ms >= proof_ms]
 
     def next_ms(self) -> int:
-        """Return the earliest instant at which something is due, ``FAR_MS`` if nothing is."""
+        """Return the earliest instant at which something is due; ``FAR_MS``: nothing is."""
         self.due_ms = min(self.heartbeat_table.due_ms(), *self.group_due.values(), FAR_MS)
         return self.due_ms
 

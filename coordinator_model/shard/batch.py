@@ -1,4 +1,4 @@
-"""What comes for a shard at one time, and the parts in which it is applied."""
+"""The input of a shard in one batch, and the parts in which it is applied."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -23,10 +23,10 @@ class OffsetsRead(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What came for a shard: events, heartbeats and commits as blocks, and how far the sources have been read.
+    """The input of a shard: events, heartbeats and commits as blocks, and how far the sources have been read.
 
     ``records_read_ms``: the instant up to which records have been read. ``read``: the offsets of telemetry that were
-    read, for all shards. ``final``: nothing more comes.
+    read, for all shards. ``final``: this is the last batch.
     """
 
     events: Iterable[Event]
@@ -41,8 +41,8 @@ class Batch(NamedTuple):
 class Part(NamedTuple):
     """The events between two steps of the coordinator's clock that may be applied.
 
-    Heartbeats, offset commits and other events are three sequences, each in order. ``moved_ahead``: when records are
-    applied, by offset, if that is before their own instant.
+    Heartbeats, offset commits and other events are three sequences, each in order. ``moved_ahead`` maps the offsets of
+    records to the instants at which they are applied, if those are before the records' own instants.
     """
 
     step: Step | None
@@ -53,12 +53,12 @@ class Part(NamedTuple):
 
     @property
     def last_ms(self) -> int:
-        """The instant of its last event or of its last commit, whichever is later; 0: there is none."""
+        """The instant of the part's last event or last commit, whichever is later; 0: there is none."""
         return max(self.events[-1][0] if self.events else 0, self.commits[-1][0] if self.commits else 0)
 
 
 def applied_at(event: Event, moved_ahead: dict[int, int]) -> tuple[int, int, str, int, int]:
-    """Return an event's place among the others: the instant at which it is applied, and what decides within it."""
+    """Return an event's place in the order: when it is applied, and what orders events of one instant."""
     place: tuple[int, int, str, int, int] = order(event)
     if type(event) is RecordRead and event.offset in moved_ahead:
         return (moved_ahead[event.offset], *place[1:])

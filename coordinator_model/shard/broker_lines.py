@@ -31,7 +31,7 @@ from coordinator_model.shard.schedule import Schedule
 
 
 class BrokerLines:
-    """How the lines of brokers are applied to one shard."""
+    """Applies the lines of brokers to one shard."""
 
     def __init__(
         self,
@@ -96,20 +96,20 @@ class BrokerLines:
         if self._clock.answered(event.broker, proven, at_ms, thresholds):
             self._schedule.look_again(at_ms)
         if loaded and self._clock.coordinator != before:
-            self._events.taken_over(at_ms, at_ms)  # all that was read before it is of the deposed coordinator
+            self._events.taken_over(at_ms, at_ms)  # everything that was read before came from the deposed coordinator
         self._schedule.judge_due(self._clock.progress_ms)
         if isinstance(event, Heartbeat) and event.error in (0, 27):
             self._schedule.prove(at_ms, event.arrival_ms)
             if self._fast_path.take(iter((fast_row(event),))):
-                return  # it had left the fast path only because a verdict was due first
+                return  # it was not on the fast path only because a verdict was due first
         self._events.apply(event)
 
     def _deposed(self, event: Answer, proven: Proof) -> None:
-        """Count an answer of a deposed coordinator.
+        """Count an answer of a deposed coordinator. Only a KIP-848 leave is also applied.
 
-        A KIP-848 leave counts. It is answered 0 only once its records are in the log
-        (``CoordinatorRuntime.CoordinatorWriteEvent``), so its broker was still the coordinator, and only its clock or
-        the metadata says otherwise. If it waited and was answered 15, its records may be in the log.
+        A leave is answered 0 only once its records are in the log (``CoordinatorRuntime.CoordinatorWriteEvent``), so
+        its broker was still the coordinator, whatever its clock or the metadata says. If a leave was parked and
+        answered 15, its records may be in the log.
         """
         self._groups.outputs.count("deposed")
         if isinstance(event, JoinAnswered) and event.error == 0 and self._is_new(event):
@@ -121,8 +121,9 @@ class BrokerLines:
     def _was_elected_again(self, event: Answer) -> bool:
         """Tell whether an answer shows that a former coordinator writes records again.
 
-        It is given once a record is in the log: the answer to a SyncGroup of a new generation, that to a KIP-848
-        heartbeat with a later member epoch, and that to a static member which replaces another without a rebalance
+        Three answers are given only once a record is in the log: the answer to a SyncGroup of a new generation, the
+        answer to a KIP-848 heartbeat with a later member epoch, and the answer to the JoinGroup of a static member that
+        replaces another one without a rebalance
         (``GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin``).
         """
         former = self._clock.former
@@ -163,9 +164,9 @@ class BrokerLines:
             self._schedule.look_again(event.order_ms)
 
     def stepped(self, step: Step) -> None:
-        """Apply a step of a broker's clock. If the broker is the coordinator, all instants of the shard step with it.
+        """Apply a step of a broker's clock. If the broker is the coordinator, move all instants of the shard with it.
 
-        The time that passed during the step is known only within a second or two. So the step is treated like lost
+        The time that passed during the step is known only to within a second or two. So the step is treated like lost
         lines: each session may have restarted within that time.
         """
         if step.broker == self._clock.coordinator:

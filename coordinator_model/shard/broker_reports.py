@@ -1,6 +1,6 @@
 """Reports what a shard notices about its brokers: silence, refusals, and pauses and moves that ended a session.
 
-``BrokerWatch`` remembers and decides. This module asks it at the right moments, and reports what has changed.
+``BrokerWatch`` remembers and decides. This module calls it at the right moments, and reports what has changed.
 """
 
 from coordinator_model.brokers.blindness import NO_LINES, NO_REQUEST_LOG
@@ -20,7 +20,7 @@ class BrokerReports:
         self._memory, self._settings = groups.memory, groups.settings
 
     def report(self, instants: list[int]) -> None:
-        """Report the findings about brokers, and about clients without a group, at some instants."""
+        """Report the findings about brokers, and about clients without a group, at each of the instants."""
         for at_ms in instants:
             coordinator = self._memory.clock.coordinator or ""
             findings = evaluate_brokers(self._memory.watch, coordinator, self._settings.thresholds)
@@ -41,7 +41,7 @@ class BrokerReports:
         return instants
 
     def _report_blind(self, from_ms: int, until_ms: int | None, why: str, broker: str) -> None:
-        """Report a blind window of a broker; ``until_ms`` None: it goes on."""
+        """Report a blind window of a broker; ``until_ms`` None: the window is still open."""
         self._groups.outputs.blind(self._memory.clock.progress_ms, broker, from_ms, until_ms, why)
 
     def blind_windows(self) -> None:
@@ -52,7 +52,7 @@ class BrokerReports:
     def gap(self, before_ms: int, at_ms: int) -> None:
         """Report a gap in the coordinator's lines: the line after it shows that telemetry had stalled.
 
-        A shard without members misses no telemetry. One without groups is not even given every line.
+        A shard without members misses no telemetry, and a shard without groups does not even receive every line.
         """
         watch = self._memory.watch
         if before_ms >= self._settings.live_from_ms and self._groups.heartbeat_table.slots:
@@ -64,7 +64,7 @@ class BrokerReports:
             self._report_blind(silent_from_ms, at_ms, NO_LINES, watch.silent_broker)
 
     def answered(self, broker: str, error: int, proof: Proof, at_ms: int) -> None:
-        """Report that clients find no coordinator for longer than a failover takes, and when they find one again."""
+        """Report that clients found no coordinator for longer than a failover takes, or that they find one again."""
         watch, thresholds = self._memory.watch, self._settings.thresholds
         if at_ms < self._settings.live_from_ms:
             return
@@ -75,7 +75,7 @@ class BrokerReports:
             self.report(watch.refused(broker, error, at_ms, answered_ms, thresholds))
 
     def moved(self, event: LeaderNamed) -> None:
-        """Report that metadata names another leader, or one without a request log, and what ends by that."""
+        """Report that metadata names another leader, or one without a request log, and what that has ended."""
         clock = self._memory.clock
         since_ms = clock.leadership.unlogged_ms
         unlogged = UnloggedLeader(since_ms, event.node) if since_ms is not None and clock.coordinator is None else None
@@ -91,15 +91,15 @@ class BrokerReports:
                 self._report_blind(unlogged.since_ms, None, NO_REQUEST_LOG, f"node {unlogged.node}")
 
     def stepped(self, step: Step) -> None:
-        """Report that a broker's clock stepped, or that it came back."""
+        """Report that a broker's clock stepped, perhaps back to the right time."""
         at_ms = step.to_ms - step.total_ms if step.lasting else step.to_ms
         if self._memory.watch.stepped(step.broker, at_ms, step.total_ms, lasting=step.lasting):
             self.report([max(at_ms, self._memory.clock.progress_ms)])
 
     def silence(self, wall_ms: int | None) -> None:
-        """Report that no line of the coordinator comes. Only a peer's lines or the wall clock tell for how long.
+        """Report that no line of the coordinator comes. Only a peer's lines or the wall clock show for how long.
 
-        A silence that only the wall clock shows is reported if it lasts until the next batch.
+        A silence that only the wall clock shows is reported only if it lasts until the next batch.
         """
         memory = self._memory
         clock = memory.clock.brokers.get(memory.clock.coordinator or "")
@@ -115,6 +115,6 @@ class BrokerReports:
             self._report_blind(clock.line_ms, None, NO_LINES, memory.watch.silent_broker)
 
     def expire(self, progress_ms: int) -> None:
-        """Report the end of findings that nothing has renewed for long enough."""
+        """Report the end of findings for which there has been no new sign for long enough."""
         self.report(self._memory.watch.expire(progress_ms, self._settings.thresholds))
         self.report(self._memory.watch.end_if_not_repeated(progress_ms, self._settings.thresholds))

@@ -10,7 +10,7 @@ from coordinator_model.states import GroupState, GroupType
 
 
 class ClientPhase(StrEnum):
-    """The Java client's ``MemberState``, in fewer words."""
+    """The Java client's ``MemberState``, with fewer states."""
 
     UNJOINED = "unjoined"
     JOINING = "joining"
@@ -21,9 +21,9 @@ class ClientPhase(StrEnum):
 def client_phase(replica: GroupReplica, member: Member, context: JudgementContext) -> ClientPhase | None:
     """Return the phase; None: it is not known.
 
-    A classic client sends no heartbeats while its JoinGroup is pending. So after an answer 27 it is joining once its
-    heartbeats stop, and stable while they go on. If only records are read, it is not known whether a client that the
-    records show as stable still is.
+    A classic client sends no heartbeats while its JoinGroup is pending. So after an answer 27 the client is stable as
+    long as its heartbeats go on, and joining once they stop. If only records are read, it is not known whether a client
+    that the records show as stable still is.
     """
     phase = _phase(replica, member, context.progress_ms)
     return None if context.by_records and phase is ClientPhase.STABLE else phase

@@ -2,8 +2,8 @@
 
 Nearly all records of the offsets topic are offset commits. So here they are rows of a block, not events: a commit of a
 known partition costs a lookup in a dict and a write to an array. A partition has a slot while its newest commit is
-younger than ``COMMIT_MEMORY_MS``. A simple group has no other records than commits, and ends with the tombstone of the
-last one. So the partitions of simple groups are kept separately, each as long as it has a commit.
+younger than ``COMMIT_MEMORY_MS``. A simple group has no records but commits, and ends when its last commit is deleted
+by a tombstone. So the partitions of simple groups are kept separately, each as long as it has a commit.
 """
 
 from array import array
@@ -17,7 +17,7 @@ from coordinator_model.commit_block import NO_OFFSET, CommitBlock, key_of
 COMMIT_MEMORY_MS = 600_000
 """A session that an older offset commit restarted has ended by now, or was restarted again."""
 SWEEP_EVERY_MS = 60_000
-"""How often old commits are dropped. Each time the commit index has to be written again."""
+"""How often old commits are dropped. The commit index has to be written again each time."""
 CommitRow = tuple[int, int, bytes, bool]
 """A record's instant, its offset, its key without the version, and whether it is a tombstone. Rows sort by instant."""
 
@@ -46,10 +46,10 @@ class CommitTimes:
         self.slots: dict[bytes, int] = {}
         self.last = array("q")
         self.simple: dict[str, set[bytes]] = {}
-        """By simple group: the keys of the partitions that it has committed."""
+        """By simple group: the keys of the partitions for which it has a commit."""
         self.swept_ms = 0
         self.index: bytes | None = None
-        """Slots and simple groups, as ``snapshot`` last wrote them; None: they have changed since."""
+        """Slots and simple groups as ``snapshot`` last wrote them; None: they have changed since then."""
         self._free: list[int] = []
 
     def take(self, rows: Iterable[CommitRow]) -> Iterator[CommitRow]:
@@ -82,12 +82,12 @@ class CommitTimes:
             self.index = None
 
     def begin_simple(self, group: str) -> None:
-        """Begin keeping the partitions of a group: it is a simple one."""
+        """Start keeping the partitions of a group, because it is a simple group."""
         self.simple[group] = set()
         self.index = None
 
     def end_simple(self, group: str) -> None:
-        """Stop keeping the partitions of a group: it is gone, or has members."""
+        """Stop keeping the partitions of a group, because it is gone or has members."""
         if self.simple.pop(group, None) is not None:
             self.index = None
 
@@ -99,7 +99,7 @@ class CommitTimes:
             self.index = None
 
     def drop_simple(self, group: str, key: bytes) -> bool:
-        """Drop a partition of a simple group; return whether it was its last."""
+        """Drop a partition of a simple group. Return whether it was the group's last partition."""
         keys = self.simple.get(group)
         if keys is None or key not in keys:
             return False
@@ -117,7 +117,7 @@ class CommitTimes:
         self.swept_ms += delta_ms
 
     def sweep(self, progress_ms: int) -> None:
-        """Forget the partitions whose last commit is too old to matter, once in ``SWEEP_EVERY_MS``."""
+        """Forget the partitions whose last commit is too old to matter, at most once in ``SWEEP_EVERY_MS``."""
         if abs(progress_ms - self.swept_ms) < SWEEP_EVERY_MS:
             return
         self.swept_ms, horizon_ms = progress_ms, progress_ms - COMMIT_MEMORY_MS
@@ -125,7 +125,7 @@ class CommitTimes:
             self.drop(key)
 
     def pack(self) -> None:
-        """Put the slots in the order of their keys, without those that are free."""
+        """Put the slots in the order of their keys, and remove free slots."""
         self.last = array("q", map(self.last.__getitem__, self.slots.values()))
         self.slots = {key: slot for slot, key in enumerate(self.slots)}
         self._free.clear()
@@ -143,13 +143,13 @@ class GroupCommits:
         return bool(self._times.slots)
 
     def get(self, place: tuple[str, int]) -> int | None:
-        """Return when a partition was last committed; None: not in the last ``COMMIT_MEMORY_MS``."""
+        """Return when a partition was last committed; None: not within ``COMMIT_MEMORY_MS``."""
         slot = self._times.slots.get(key_of(self._group, *place))
         return None if slot is None else self._times.last[slot]
 
 
 class CommitQueue:
-    """The commits of a part of a batch that are not applied yet, in order."""
+    """The commits of a part of a batch that have not been applied yet, in order."""
 
     __slots__ = ("_done", "_rows")
 

@@ -1,6 +1,6 @@
-"""Which sources show a member. That tells what can be known of it, and how far to trust it.
+"""Which sources show a member, that is, what can be known about it and how reliably.
 
-A new source needs a line in ``_SHOWS``.
+A new source needs an entry in ``_SHOWS``.
 """
 
 from collections import Counter
@@ -13,9 +13,9 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import GroupState
 
 REPORTED_WITHIN_MS = 60_000
-"""A client reports once a second. One that has been silent for so long does not report any more."""
+"""A client reports once a second. One that has been silent for this long does not report any more."""
 PUSHED_WITHIN_MS = 600_000
-"""Twice the interval of pushes where the subscription names none (KIP-714)."""
+"""Twice the interval of pushes if the subscription does not set one (KIP-714)."""
 _UNWRITTEN = (GroupState.UNKNOWN, GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
 
 
@@ -25,7 +25,7 @@ def sources_of(replica: GroupReplica, member: Member, context: JudgementContext)
 
 
 def counted(sources: Iterable[Iterable[str]]) -> dict[str, int]:
-    """Return how many members each source shows; a source that shows none has 0."""
+    """Return how many members each source shows, 0 for a source that shows none."""
     counts = Counter(chain.from_iterable(sources))
     return {source: counts[source] for source in _SHOWS}
 
@@ -62,4 +62,4 @@ _SHOWS: Mapping[str, Callable[[GroupReplica, Member, JudgementContext], bool]] =
     "client-report": _in_reports,
     "client-push": _in_pushes,
 }
-"""Every source, by its name in the contract, and what tells whether it shows a member."""
+"""Every source, by its name in the API, and the function that tells whether it shows a member."""

@@ -1,7 +1,7 @@
 """Applies a part of a batch, event by event, in the order of the coordinator's time.
 
-Three sequences are merged here, each in order: heartbeats, the rows of a block, of which the fast path takes nearly
-all; offset commits, the rows of another; and all other events.
+Three sequences are merged here, each in order: heartbeats as the rows of a block, nearly all of which take the fast
+path; offset commits as the rows of another block; and all other events.
 """
 
 from bisect import bisect_right
@@ -41,7 +41,7 @@ class EventLoop:
         self._commits = CommitQueue()
 
     def apply_part(self, part: Part) -> None:
-        """Apply a part: all of a batch, unless the coordinator's clock has stepped in it."""
+        """Apply a part. It is the whole batch, unless the coordinator's clock stepped during the batch."""
         if part.step is not None:
             self._lines.stepped(part.step)
         beats, self._commits = part.heartbeats, CommitQueue(self._commits_that_tell(part))
@@ -55,9 +55,11 @@ class EventLoop:
         self._note_commits(self._commits.before((FAR_MS,)))
 
     def _commits_that_tell(self, part: Part) -> Sequence[CommitRow]:
-        """Leave out old commits of groups that begin in this part: the first start reads hundreds of thousands.
+        """Return the commits without the old ones of groups that begin in this part.
 
-        They are no signs of life, and such a group is no simple one. The newest of them stays, as it moves the time.
+        The first start reads hundreds of thousands of such commits. They are too old to be signs of life, and do not
+        begin a simple group, because these groups have other records. The newest old commit stays, because it moves the
+        time.
         """
         old = bisect_right(part.commits, self._groups.settings.live_from_ms - COMMIT_MEMORY_MS, key=itemgetter(0)) - 1
         if old <= 0:
@@ -70,7 +72,10 @@ class EventLoop:
         return telling + part.commits[old:]
 
     def _take_heartbeats(self, beats: HeartbeatBlock, rows: Iterator[FastRow], start: int, end: int) -> int:
-        """Apply the heartbeats from ``start`` to before ``end``, which ``rows`` yields next; return ``end``."""
+        """Apply the heartbeats from ``start`` up to, but not including, ``end``, and return ``end``.
+
+        ``rows`` yields them next.
+        """
         while start < end:
             start += self._fast_path.take(islice(rows, end - start))
             if start < end:
@@ -89,7 +94,7 @@ class EventLoop:
     def _note_commits(self, rows: Sequence[CommitRow]) -> None:
         """Note commits as signs of life.
 
-        Where records tell the time, or a timer reset is open, each also moves the schedule.
+        If records tell the time, or a timer reset is open, each commit also moves the schedule.
         """
         times = self._groups.commit_times
         if not self._groups.clock.waiting and not self._groups.clock.by_records:
@@ -107,7 +112,7 @@ class EventLoop:
     def _apply_alone(self, event: Event) -> None:
         """Apply one event.
 
-        One that fails before it comes to its group goes to the quarantine; the others are applied.
+        An event that fails before it reaches its group goes to the quarantine, and the other events are applied.
         """
         try:
             self._apply(event)

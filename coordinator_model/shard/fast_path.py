@@ -1,7 +1,7 @@
-"""The fast path: a heartbeat that only writes two numbers in packed arrays. Nearly all events are of this kind.
+"""The fast path, for heartbeats that only change two numbers in packed arrays. Nearly all events are of this kind.
 
-A finding, a rebalance, or fewer than two heartbeats set the generation of a member's slot to -1 in the
-``heartbeat_table``. Then its next heartbeat takes the slow path, on its group's replica.
+If a member has a finding or fewer than two heartbeats, or its group rebalances, the generation of its slot in the
+``heartbeat_table`` is -1. Then its next heartbeat takes the slow path, on its group's replica.
 """
 
 from collections.abc import Iterator
@@ -24,9 +24,9 @@ class FastPath:
     def take(self, rows: Iterator[FastRow]) -> int:
         """Apply heartbeats up to the first that must take the slow path; return how many were applied.
 
-        That one is consumed from ``rows`` too. A heartbeat is applied here if the coordinator answered it 0, the member
-        is known in that generation, no timer reset is open, and no verdict is due before it. The loop touches arrays
-        and locals only, since nearly all events pass through it.
+        The one that must take the slow path is consumed from ``rows`` too. A heartbeat is applied here if the
+        coordinator answered it 0, the member is known in that generation, no timer reset is open, and no verdict is due
+        before it. The loop touches only arrays and local variables, because nearly all events pass through it.
         """
         heartbeat_table, clock = self._groups.heartbeat_table, self._groups.clock
         coordinator, due_ms = clock.coordinator, self._groups.agenda.due_ms
@@ -54,7 +54,7 @@ class FastPath:
             if order_ms > line_ms:
                 line_ms = order_ms
             interval_ms = applied_ms - last[slot]
-            if interval_ms > 0:  # a line that comes after a later heartbeat's changes nothing
+            if interval_ms > 0:  # otherwise a later heartbeat was applied already
                 interval[slot] = interval_ms if interval_ms < MAX_INTERVAL_MS else MAX_INTERVAL_MS  # noqa: FURB136 # a call
                 last[slot] = applied_ms
             if order_ms >= proof_due_ms:

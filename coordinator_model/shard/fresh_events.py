@@ -1,8 +1,8 @@
-"""What of a batch is new.
+"""Which events of a batch are new.
 
-Batches overlap when a source is read again, so an event at an offset that was read is a duplicate. Where a topic was
-recreated or cut short, its offsets begin again: an event at such an offset is new if it is newer than all that was read
-of its partition.
+Batches overlap when a source is read again, so an event at an offset that was read before is a duplicate. If a topic
+was recreated or truncated, its offsets begin again. Then an event at such an offset is new if it is newer than
+everything that was read from its partition.
 """
 
 from collections.abc import Iterable
@@ -34,9 +34,9 @@ class FreshEvents:
         self._seen, self._newest_ms, self._clock = memory.offsets, memory.newest_ms, memory.clock
         self._greatest: dict[Place, int] = {}
         self._again: dict[Place, dict[int, Event]] = {}
-        """Events at offsets that were read, which are newer than all that was read of their partition."""
+        """Events at offsets that were read before, but newer than everything that was read from their partition."""
         self.items: list[Item] = []
-        """Lines, and heartbeats as blocks."""
+        """Lines, and blocks of heartbeats."""
         self.others: list[Event] = []
         self.named: list[LeaderNamed] = []
         self.polls: list[ClientWord] = []
@@ -56,7 +56,7 @@ class FreshEvents:
         return fresh
 
     def _add_block(self, block: HeartbeatBlock) -> None:
-        """Take the heartbeats of one source."""
+        """Add the heartbeats of one source."""
         (_, topic, partition), *others = block.sources()
         least, greatest = block.offset_span()
         place = (topic, partition)
@@ -67,13 +67,13 @@ class FreshEvents:
         self.items.append(((topic, partition, least), block))
 
     def _add_commits(self, blocks: Iterable[CommitBlock]) -> None:
-        """Take offset commits."""
+        """Add offset commits."""
         for block in blocks:
             self.committed += sum(block.counts)
             self.commits += rows_of(block)
 
     def _add(self, events: Iterable[Event]) -> None:
-        """Take events: each by its kind, commits as one block. Nearly all are lines, so that kind is tried first."""
+        """Add events: each by its kind, commits as one block. Most are lines, so lines are tried before most kinds."""
         commits: list[OffsetCommitted] = []
         for event in events:
             if isinstance(event, OffsetCommitted):
@@ -94,7 +94,7 @@ class FreshEvents:
             self._add_commits([CommitBlock.of_events(commits)])
 
     def _is_new(self, event: Event) -> bool:
-        """Note the offset of an event, and tell whether the event was not read before."""
+        """Note the offset of an event, and return whether the event was not read before."""
         place, offset = event[2:4], event.offset
         if offset > self._seen.get(place, -1):
             if offset > self._greatest.get(place, -1):
@@ -110,7 +110,7 @@ class FreshEvents:
         return True
 
     def recreated(self, sifted: Sifted) -> set[Place]:
-        """Return the partitions whose offsets begin again: one event at an offset that was read is credible."""
+        """Return the partitions whose offsets begin again, as at least one credible event at a known offset shows."""
         doubted = {line[2:5] for line in sifted.misdated} | {line[2:5] for line in sifted.waiting}
         return {place for place, events in self._again.items() if any(e[2:5] not in doubted for e in events.values())}
 
@@ -129,7 +129,7 @@ class FreshEvents:
         self._memory.commits_read = now_read(self.commits, read_to)
 
     def _note_newest(self, sifted: Sifted) -> None:
-        """Note the newest instant that was read of each partition."""
+        """Note the newest instant that was read from each partition."""
         newest_ms = self._newest_ms
         for (broker, topic, partition), at_ms in sifted.newest.items():
             here_ms = at_ms - self._clock.stepped_ms(broker)

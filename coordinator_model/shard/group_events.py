@@ -1,9 +1,9 @@
 """Applies the events of groups: an event is replayed on its group's replica, and the group is evaluated.
 
-An event that must not change its group is only counted (``admission``). Two kinds of events are cheaper. An answer that
+An event that must not change its group is only counted (``admission``). Two kinds of events cost less. An answer that
 only changes counts is applied without loading the heartbeats of all members, because clients that are not members may
-cause thousands of such answers. A plain heartbeat is applied and judged for its member alone; that is how every member
-enters the fast path.
+cause thousands of such answers. A plain heartbeat is applied and judged for its member alone; this is how every member
+gets onto the fast path.
 """
 
 from coordinator_model.commit_block import group_in, place_of
@@ -36,7 +36,7 @@ from coordinator_model.states import GroupState, GroupType
 
 
 class GroupEvents:
-    """How the events of one shard's groups are applied."""
+    """Applies the events of one shard's groups."""
 
     def __init__(self, groups: Groups, judgement: GroupJudgement, brokers: BrokerReports) -> None:
         self._groups, self._judgement, self._brokers = groups, judgement, brokers
@@ -57,7 +57,7 @@ class GroupEvents:
                 self._note_refused_join(event, refused)
 
     def committed(self, row: CommitRow) -> None:
-        """Apply a tombstone, or a commit of a partition that has no slot. It may begin a simple group, or end one."""
+        """Apply a commit's tombstone, or a commit of a partition without a slot. It may begin or end a simple group."""
         record_ms, offset, key, gone = row
         times, group = self._groups.commit_times, group_in(key)
         is_known = group in self._groups.group_store and group not in self._groups.memory.deleted
@@ -80,15 +80,15 @@ class GroupEvents:
             times.keep_simple(group, key)
 
     def _is_sign_of_life(self, record_ms: int) -> bool:
-        """Tell whether a commit may have restarted a session timer that still runs."""
+        """Tell whether a commit may have restarted a session timer that is still running."""
         horizon_ms = record_ms + COMMIT_MEMORY_MS
         return horizon_ms > self._groups.settings.live_from_ms and horizon_ms > self._groups.clock.progress_ms
 
     def logged(self, event: CoordinatorLine) -> None:
         """Apply a line of the coordinator's own log: about a group, or about all groups of the shard.
 
-        A coordinator that loads the groups restarts their session timers. A line that names another partition than the
-        group's is only counted: the group's coordinator did not write it.
+        A coordinator that loads the groups restarts their session timers. A line that names a partition other than the
+        group's is only counted, because the group's coordinator did not write it.
         """
         if event.shard not in (-1, self._groups.shard):
             self._groups.outputs.count("lines_of_another_shard")
@@ -133,10 +133,10 @@ class GroupEvents:
             self._brokers.report(self._groups.memory.watch.refused_join(event))
 
     def _apply_to_counts(self, replica: GroupReplica, event: GroupEvent) -> bool:
-        """Apply an answer if it only changes counts; return whether it did.
+        """Apply an answer if it only changes counts; return whether it was applied.
 
         The cost does not depend on the size of the group: only the sender's heartbeats are fetched. The group is
-        evaluated only if the counts are worth a report.
+        evaluated only if the counts that are reported have changed.
         """
         if not is_idle(replica, event):
             return False
@@ -151,7 +151,7 @@ class GroupEvents:
         return True
 
     def _replay(self, event: GroupEvent) -> None:
-        """Replay one event that may touch its group, and evaluate it."""
+        """Replay one event that may change its group, and evaluate the group."""
         group = event.group
         replica = self._groups.replica(group)
         context = self._groups.context(group, self._groups.clock.progress_ms)
@@ -190,16 +190,16 @@ class GroupEvents:
     def _await_write(self, replica: GroupReplica, due_ms: int) -> None:
         """Postpone the evaluation of a group until all records of a write have come.
 
-        Before that the group may seem empty, or without a leader. The records of a write have one timestamp, so a
+        Until then the group may seem to be empty, or to have no leader. All records of a write have one timestamp, so a
         later line of the coordinator, or a later write, comes after them.
         """
         self._groups.heartbeat_table.copy_from(replica, {}, set())
         self._groups.agenda.look_at(replica.group, due_ms)
 
     def _apply_to_member(self, replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> bool:
-        """Apply a heartbeat of a quiet group if it only moves its member's clock; return whether it did.
+        """Apply a heartbeat of a quiet group if it only restarts its member's session timer.
 
-        Then only the member is judged, not the group.
+        Return whether it was applied. Then only the member is judged, not the group.
         """
         reported = self._groups.memory.reported.get(replica.group, ())
         quiet = not any(finding.rule in HEARTBEAT_RULES for finding in reported)

@@ -1,7 +1,8 @@
 """Judges a group, reports its findings if they have changed, and notes when to look again.
 
-A failure on the way costs that group only: it is set aside. A group is judged at an instant of the coordinator's clock,
-``progress_ms``. Where only records tell the time, findings that no record confirms any more end too (``age``).
+A failure of this code affects only the group that it judges: the group is set aside. A group is judged at an instant of
+the coordinator's clock, ``progress_ms``. If only records tell the time, findings also end as time passes without a
+record that confirms them (``age``).
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,12 +34,12 @@ class GroupJudgement:
     def look(self, group: str, due_ms: int) -> None:
         """Look at a group that is due.
 
-        If it is still due afterwards it waits for its next event, so that the loop ends.
+        If the group is still due afterwards, it waits for its next event, so that the caller's loop ends.
         """
         self._groups.agenda.group_due.pop(group, None)
         replica = self._groups.replica(group)
         if replica.ending_ms is not None:
-            self.evaluate(replica, due_ms, due_ms)  # judges its last departures before the group is deleted
+            self.evaluate(replica, due_ms, due_ms)  # judge the last departures before the group is deleted
         self._end(replica)
         self.evaluate(replica, due_ms, due_ms)
         if self._groups.agenda.put_off(group, due_ms):
@@ -72,7 +73,7 @@ class GroupJudgement:
         at_ms: int,
         ended: set[tuple[str, str | None]],
     ) -> None:
-        """Report a group's findings if they have changed, and remember those that go on."""
+        """Report a group's findings if they have changed, and remember those that have not ended."""
         group = replica.group
         brief = [ReportedFinding.of(finding) for finding in findings]
         reported, is_gone = self._groups.memory.reported, replica.deleted and group in self._groups.changed
@@ -85,7 +86,7 @@ class GroupJudgement:
             reported.pop(group, None)
 
     def age(self, present_ms: int) -> None:
-        """Let reported findings end as time passes without a record. No finding begins, and none gets more severe."""
+        """Let reported findings end as time passes without a record. No finding begins or becomes more severe."""
         for group in list(self._groups.memory.reported):
             due_ms = self._groups.agenda.group_due.get(group, FAR_MS)
             while due_ms <= present_ms and group in self._groups.memory.reported:
@@ -114,20 +115,20 @@ class GroupJudgement:
         group, proven_ms = replica.group, None
         if evaluation.proof_ms is not None:
             proven_ms = self._groups.clock.proven_ms(evaluation.proof_ms, self._groups.thresholds_of(group).grace_ms)
-        # A group that ends is due at its tombstone's instant: what comes after that is not of the tombstone's write.
+        # A group that ends is due at its tombstone's instant: later records do not belong to the tombstone's write.
         ending_ms = FAR_MS if replica.ending_ms is None else replica.ending_ms
         self._groups.agenda.note_look(group, evaluation, ending_ms, proven_ms)
 
     @contextmanager
     def isolated(self, group: str, at_ms: int, event: GroupEvent | None = None) -> Iterator[None]:
-        """Set a group aside if the body fails on it: a failure costs what is known of that group, and nothing else."""
+        """Set a group aside if the body fails on it: only what is known about that group is lost."""
         try:
             yield
         except Exception as error:  # noqa: BLE001 # whatever it is, the other groups go on
             self._set_aside(group, error, at_ms, event)
 
     def _set_aside(self, group: str, error: Exception, at_ms: int, event: GroupEvent | None = None) -> None:
-        """Drop what is known of a group that failed; its next record begins a new replica."""
+        """Drop what is known about a group that failed. The group's next record begins a new replica."""
         self._groups.outputs.quarantine(at_ms, event, error)
         self._groups.outputs.count("set_aside")
         at_ms = max(at_ms, self._groups.clock.progress_ms)
@@ -141,7 +142,7 @@ class GroupJudgement:
             self._groups.outputs.quarantine(at_ms, event, again)
 
     def encode(self) -> None:
-        """Encode what was touched; a group that cannot be encoded is set aside."""
+        """Encode the replicas that were touched. A group that cannot be encoded is set aside."""
         for group, error in self._groups.group_store.encode().items():
             self._set_aside(group, error, self._groups.clock.progress_ms)
 
@@ -154,7 +155,7 @@ class GroupJudgement:
     def views(self) -> list[Output]:
         """Return the group object of every group that is not deleted, sorted by id.
 
-        A group that fails is set aside and left out: a report of that joins the outputs of the last batch.
+        A group that fails is set aside and left out, and a report about that is added to the outputs of the last batch.
         """
         shown: list[Output] = []
         for group in self._groups.group_store.names():
@@ -182,7 +183,7 @@ class GroupJudgement:
     def refresh_view(self, group: str, progress_ms: int) -> None:
         """Report a group's whole view as it is now."""
         replica, context = self._groups.replica(group), self._groups.context(group, progress_ms)
-        # Where only records are seen, no line will end the tombstone's write.
+        # If only records are seen, no line will show the end of the tombstone's write.
         if self._groups.clock.coordinator is None or self._groups.clock.by_records:
             self._end(replica)
         found = evaluate(replica, context).findings if group in self._groups.memory.reported else []
@@ -191,6 +192,6 @@ class GroupJudgement:
 
 
 def _expired_ms(findings: Iterable[Finding]) -> dict[str, int | None]:
-    """Return member id to missed session deadline, of members that are not known to be removed."""
+    """Return the missed session deadlines, by member id, of members that are not yet known to be removed."""
     timed = (f for f in findings if f.rule == SESSION_EXPIRED and f.evidence is Evidence.INFERRED)
     return {finding.member_id: finding.deadline_ms for finding in timed if finding.member_id is not None}

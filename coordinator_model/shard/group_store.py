@@ -1,6 +1,6 @@
-"""The groups of a shard: a compressed slice each, and the replicas that a batch has decoded from slices.
+"""The groups of a shard: one compressed slice for each, and the replicas that a batch has decoded from slices.
 
-Nearly all batches bring nothing but heartbeats, which touch no replica. Then the joined slices stay the same bytes.
+Nearly all batches have nothing but heartbeats, which touch no replica. Then the joined slices stay the same bytes.
 """
 
 from coordinator_model.replica.group import GroupReplica
@@ -17,7 +17,7 @@ class GroupStore:
         self._open: dict[str, GroupReplica] = {}
         self._touched: set[str] = set()
         self.joined = joined
-        """The slices joined, as ``dump`` returned them; None before that."""
+        """The joined slices, as ``dump`` last returned them; None: a slice has changed since, or there was no dump."""
 
     def __contains__(self, group: str) -> bool:
         return group in self._slices or group in self._open
@@ -34,7 +34,7 @@ class GroupStore:
         return self._open.get(group)
 
     def replica(self, group: str) -> GroupReplica:
-        """Return a group's replica, decoded from its slice if need be; a new one if the group is not known."""
+        """Return a group's replica, decoded from its slice if necessary, or a new one if the group is not known."""
         replica = self._open.get(group)
         if replica is None:
             piece = self._slices.get(group)
@@ -83,5 +83,5 @@ class GroupStore:
         self.encode()
         if self.joined is None:
             self.joined = snapshot.dump_slices(self._slices)
-        self._open.clear()  # thousands of objects that are not needed now, and that the garbage collector would walk
+        self._open.clear()  # thousands of objects that are not needed now, but that the garbage collector would visit
         return self.joined

@@ -23,7 +23,7 @@ from coordinator_model.states import GroupType
 from coordinator_model.thresholds import Thresholds
 
 DELETED_MEMORY_MS = 3_600_000
-"""How long a deleted group's id and count of incarnations are kept, to recognise its late events."""
+"""How long a deleted group's id and its count of incarnations are kept, to recognize its late events."""
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class Groups:
     # ------------------------------------------------------------------ the state
 
     def dump(self) -> tuple[bytes, ...]:
-        """Return heartbeat table, index, group store, commit times and their index."""
+        """Return the heartbeat table, the index, the group store, the commit times and their index, all encoded."""
         index = snapshot.dump_index(self.heartbeat_table)
         self.commit_times.sweep(self.clock.progress_ms)
         return (
@@ -131,7 +131,10 @@ class Groups:
             self.drop(group)
 
     def keep_only_incarnation(self, group: str) -> None:
-        """Forget a deleted group, except its count of incarnations: that tells it from the next group with its id."""
+        """Forget a deleted group, except for its count of incarnations.
+
+        The count distinguishes it from the next group with its id.
+        """
         self.heartbeat_table.drop_group(group)
         self.commit_times.end_simple(group)
         self.agenda.forget(group)

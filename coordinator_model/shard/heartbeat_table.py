@@ -2,8 +2,8 @@
 
 Each member has a slot. A slot holds the last heartbeat, the interval before it, the generation that the fast path
 accepts (-1: none, so the next heartbeat takes the slow path), and the *span*: how long after the last heartbeat the
-member must be looked at (``FAR_MS``: it need not be). It also holds the session timeout, while heartbeats are all that
-can change in the view of the member's group (``heartbeat_update``).
+member must be looked at (``FAR_MS``: it need not be). It also holds the session timeout, as long as only heartbeats can
+change the view of the member's group (``heartbeat_update``).
 """
 
 from array import array
@@ -17,7 +17,7 @@ from coordinator_model.replica.member import Member
 from coordinator_model.states import GroupState, GroupType
 
 MAX_INTERVAL_MS = 2**31 - 1
-"""The longest interval between two heartbeats that the column holds. A longer one is cut to it."""
+"""The longest interval between two heartbeats that the column can hold. A longer one is stored as this."""
 SLOW_PATH = -1
 FAST_PATH_TYPES = (GroupType.CLASSIC, GroupType.CONSUMER, GroupType.SHARE, GroupType.STREAMS)
 
@@ -36,7 +36,7 @@ class HeartbeatTable:
         self.span_ms = array("q")
         self.timeout_ms = array("i")
         self.index: bytes | None = None
-        """Which member has which slot, as ``snapshot`` last wrote it; None: it has changed since."""
+        """Which member has which slot, as ``snapshot`` last wrote it; None: that has changed since then."""
 
     @property
     def columns(self) -> tuple["array[int]", ...]:
@@ -44,7 +44,7 @@ class HeartbeatTable:
         return self.last_ms, self.interval_ms, self.generation, self.span_ms, self.timeout_ms
 
     def add(self, group: str, member_id: str) -> int:
-        """Return a member's slot, a new one if it has none."""
+        """Return a member's slot, or a new one if it has none."""
         members = self.slots.setdefault(group, {})
         slot = members.get(member_id)
         if slot is None:
@@ -93,7 +93,7 @@ class HeartbeatTable:
     def copy_from(self, replica: GroupReplica, dues: dict[str, int], troubled: set[str]) -> None:
         """Write the heartbeats of a replica's members into the table, and when each member must be judged.
 
-        ``troubled``: the subjects of findings. The heartbeats of these members must take the slow path.
+        ``troubled``: the subjects whose heartbeats must take the slow path, such as those of findings.
         """
         group = replica.group
         for member_id in list(self.slots.get(group, {})):
@@ -125,11 +125,11 @@ class HeartbeatTable:
         self.last_ms = array("q", [at_ms + delta_ms if at_ms < FAR_MS else at_ms for at_ms in self.last_ms])
 
     def forget_timeouts(self) -> None:
-        """Forget all session timeouts, so that the next view of every group is a whole one."""
+        """Forget all session timeouts, so that every group is shown whole the next time."""
         self.timeout_ms = array("i", bytes(self.timeout_ms.itemsize * len(self.timeout_ms)))
 
     def due_ms(self) -> int:
-        """Return the earliest instant at which some member must be looked at, ``FAR_MS`` if there is none."""
+        """Return the earliest instant at which a member must be looked at; ``FAR_MS``: none must be."""
         return min(FAR_MS, min(map(add, self.last_ms, self.span_ms), default=FAR_MS))
 
     def groups_due(self, due_ms: int) -> set[str]:

@@ -1,8 +1,8 @@
 """Updates of a group's view by heartbeats alone: the instants of its members' heartbeats, and its least headroom.
 
 A whole view is made from the replica, which must be decoded, and at full load a thousand groups a second are due. While
-all members of a group are alive and only heartbeats come, nothing else of its view changes, and both are in the packed
-arrays. ``view_refresh`` decides which groups are shown, and which way.
+all members of a group are alive and only heartbeats come, only the heartbeats and the headroom change in its view, and
+these are in the packed arrays. ``view_refresh`` decides which groups are shown, and whether whole or by heartbeats.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from coordinator_model.shard.heartbeat_table import SLOW_PATH, HeartbeatTable
 
 
 def note_shown(shown: dict[str, Any], heartbeat_table: HeartbeatTable) -> None:
-    """Note whether heartbeats are all that can change in a view that was shown whole, without a finding."""
+    """Note whether only heartbeats can change a view that was shown whole. The group has no finding."""
     slots = heartbeat_table.slots.get(shown["group"], {})
     timeouts = [
         _timeout_if_plain(member, slots.get(member["member_id"]), heartbeat_table) for member in shown["members"]
@@ -31,19 +31,19 @@ def _timeout_if_plain(member: dict[str, Any], slot: int | None, heartbeat_table:
 
 
 def forget_shown(group: str, heartbeat_table: HeartbeatTable) -> None:
-    """Have a group shown whole the next time."""
+    """Make sure that a group is shown whole the next time."""
     for slot in heartbeat_table.slots.get(group, {}).values():
         heartbeat_table.timeout_ms[slot] = 0
 
 
 def shown_plain(group: str, heartbeat_table: HeartbeatTable) -> bool:
-    """Tell whether a group was shown whole and nothing but heartbeats came since."""
+    """Tell whether nothing but heartbeats has come since a group was shown whole."""
     slots = heartbeat_table.slots.get(group, {})
     return any(heartbeat_table.timeout_ms[slot] > 0 for slot in slots.values())
 
 
 def refreshed(group: str, heartbeat_table: HeartbeatTable, now_ms: int) -> list[Any]:
-    """Return ``[group, least headroom, [last heartbeat, ...]]``, heartbeats in the order in which members are shown."""
+    """Return ``[group, least headroom, [last heartbeat, ...]]``; heartbeats are in the order of the shown members."""
     last, timeout = heartbeat_table.last_ms, heartbeat_table.timeout_ms
     slots = [slot for _, slot in sorted(heartbeat_table.slots[group].items())]
     used = max([(now_ms - last[slot]) / timeout[slot] for slot in slots])
@@ -62,8 +62,8 @@ def _left(used: float) -> float:
 def with_heartbeats(view: dict[str, Any], heard_ms: Sequence[int], now_ms: int) -> dict[str, Any]:
     """Return a group's view with the heartbeats that ``refreshed`` returned later.
 
-    After a change of their number, two partitions of ``__consumer_offsets`` may have records of one group. Then these
-    may be the heartbeats of other members than the view's, and the view stays as it is.
+    If the number of partitions of ``__consumer_offsets`` has changed, two of them may have records of one group. Then
+    the heartbeats may be those of members other than the view's, and the view stays as it is.
     """
     if not _are_of(view["members"], heard_ms):
         return view
@@ -79,5 +79,5 @@ def with_heartbeats(view: dict[str, Any], heard_ms: Sequence[int], now_ms: int) 
 
 
 def _are_of(members: Sequence[dict[str, Any]], heard_ms: Sequence[int]) -> bool:
-    """Tell whether heartbeats can be of a view's members."""
+    """Tell whether the heartbeats can be those of a view's members."""
     return len(members) == len(heard_ms) and all(member["session_timeout_ms"] for member in members)

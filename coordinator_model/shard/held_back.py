@@ -1,6 +1,6 @@
-"""Events that are held back: those of a batch that are newer than the slowest live source has been read.
+"""Events that are held back: those that are newer than the instant up to which the slowest live source has been read.
 
-They wait in the memory for ``hold_ms`` at most, and join the next batch.
+They wait in the memory for ``hold_ms`` at most, and are applied with the next batch.
 """
 
 from bisect import bisect_right
@@ -25,7 +25,7 @@ def joined(  # the kinds of events
     commits: list[CommitRow],
     hold_ms: int,
 ) -> Part:
-    """Return what was held back and what came now, in order. Nothing is held back in the memory any more."""
+    """Return what was held back and what came now, in order. After that, the memory holds nothing back."""
     beats: list[Heartbeat] = []
     others = list(memory.held)
     for line in lines:
@@ -45,10 +45,10 @@ def joined(  # the kinds of events
 def moved_ahead(records: list[RecordRead], hold_ms: int) -> dict[int, int]:
     """Return when records are applied, by offset, if that is before their own instant.
 
-    The order of offsets is the one in which records were written. The clock of a new coordinator may be behind its
-    predecessor's. Then the predecessor's last records have later instants than the records that follow them, and are
-    applied just before these. If instants are further apart than ``hold_ms``, a topic began again or a record is
-    misdated: offsets tell nothing then.
+    Records are written in the order of their offsets. The clock of a new coordinator may be behind its predecessor's.
+    Then the predecessor's last records have later instants than the records that follow them, and are applied just
+    before these. If instants are further apart than ``hold_ms``, a topic was recreated or a record is misdated, so
+    nothing follows from the offsets.
     """
     if all(one.offset < other.offset for one, other in pairwise(records)):
         return {}
@@ -91,7 +91,7 @@ def _hold_back_events(memory: ShardMemory, events: list[Event], watermark_ms: in
 
 
 def leave_out_future(memory: ShardMemory, credible_ms: int) -> int:
-    """Hold no commit that is later than an instant; return how many there were: they would be held until it comes."""
+    """Drop the held commits that are later than an instant; return how many. They would be held until their instant."""
     kept = bisect_right(memory.held_commits, credible_ms, key=itemgetter(0))
     future = len(memory.held_commits) - kept
     del memory.held_commits[kept:]
@@ -99,7 +99,7 @@ def leave_out_future(memory: ShardMemory, credible_ms: int) -> int:
 
 
 def watermark_ms(memory: ShardMemory, part: Part, latest_ms: int, records_read_ms: int, hold_ms: int) -> int:
-    """Return up to which instant events may be applied. ``latest_ms`` 0: no line has come."""
+    """Return the instant up to which events may be applied. ``latest_ms`` 0: no line has come."""
     if not latest_ms:
         beats = part.heartbeats
         latest_ms = max(part.last_ms, beats.place(-1)[0] if beats.length else 0)

@@ -1,9 +1,10 @@
 """Which events of a batch may be applied now, and in which order.
 
-The events of one key come from several sources, each in its own order and with its own delay. They are applied in the
-order of the coordinator's time. An event that was read before is a duplicate (``fresh_events``). A line whose instant
-is impossible is left out (``line_clocks``). An event newer than the slowest live source has been read is held back
-(``held_back``). What the coordinator wrote before a step of its clock is a part of its own (``step_parts``).
+The events of one operator key come from several sources, each in its own order and with its own delay. They are applied
+in the order of the coordinator's time. An event that was read before is a duplicate (``fresh_events``). A line whose
+instant is impossible is left out (``line_clocks``). An event that is newer than the instant up to which the slowest
+live source has been read is held back (``held_back``). A step of the coordinator's clock divides a batch into parts
+(``step_parts``).
 """
 
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from coordinator_model.shard.shard_memory import ShardMemory
 from coordinator_model.shard.step_parts import divided, divided_commits
 
 LATE_MS = 60_000
-"""How much later than clients' reports lines may come. The reports wait so long for them, not longer."""
+"""How much later than clients' reports lines may come. The reports do not wait longer than this for lines."""
 
 
 class Taken(NamedTuple):
@@ -78,10 +79,10 @@ def _parts(
 
 
 def _told(memory: ShardMemory, fresh: FreshEvents, latest_ms: int, hold_ms: int) -> tuple[list[Event], list[Event]]:
-    """Return clients' reports and the lines of the coordinator's own log, and apart those that are from the future.
+    """Return clients' reports and lines of the coordinator's own log, and separately those that are from the future.
 
     These events move no clock, so one from the future would be held back until its instant has come. ``latest_ms`` 0:
-    no line has come that tells the present.
+    no line has come that shows the present.
     """
     if not latest_ms:
         return [*fresh.polls, *fresh.logged], []
@@ -94,10 +95,10 @@ def _told(memory: ShardMemory, fresh: FreshEvents, latest_ms: int, hold_ms: int)
 
 
 def _named(memory: ShardMemory, fresh: FreshEvents, wall_ms: int | None) -> list[LeaderNamed]:
-    """Return the leaders that metadata named, dated by how far lines had been read then; none while catching up.
+    """Return the leaders that metadata named, dated back by how far lines are behind; none while the job catches up.
 
-    Their instants are of this machine's clock, and current metadata cannot dispute answers of an hour ago. A capture
-    has no such clock: its instants stay.
+    Their instants are by this machine's clock, and current metadata cannot dispute answers of an hour ago. A capture
+    has no such clock, so its instants stay.
     """
     if wall_ms is None:
         return fresh.named
@@ -108,9 +109,10 @@ def _named(memory: ShardMemory, fresh: FreshEvents, wall_ms: int | None) -> list
 
 
 def _credible_ms(latest_ms: int, wall_ms: int | None) -> int:
-    """Return the instant after which a commit is taken to be from the future.
+    """Return the instant after which a commit counts as being from the future.
 
-    Both clocks count: while the job catches up, lines are behind, and brokers' clocks may be ahead of this machine's.
+    It is measured from the later of two clocks: lines are behind while the job catches up, and brokers' clocks may be
+    ahead of this machine's.
     """
     return FAR_MS if wall_ms is None else max(latest_ms, wall_ms) + COMMIT_MEMORY_MS
 
@@ -128,17 +130,18 @@ def _note_read(memory: ShardMemory, sifted: Sifted, wall_ms: int | None) -> None
 
 
 def _present_ms(memory: ShardMemory, wall_ms: int | None) -> int | None:
-    """Return the present on the brokers' clocks; None where it is not known, or the job is catching up."""
+    """Return the present by the brokers' clocks; None: it is not known, or the job is catching up."""
     if wall_ms is None or memory.behind_ms is None or memory.behind_ms > STALE_MS:
         return None
     return wall_ms - memory.behind_ms
 
 
 def _latest_ms(memory: ShardMemory, sifted: Sifted, wall_ms: int | None) -> int:
-    """Return the instant that the sources have reached on the coordinator's clock; 0: no line has come.
+    """Return the instant that the sources have reached by the coordinator's clock; 0: no line has come.
 
-    That is the newest line, plus the time that has passed since it came. While the job catches up, the wall clock is
-    ahead of everything that is read. So only the time without a line makes a source late, or telemetry stalled.
+    That is the newest line, plus the time that has passed since it came. The wall clock alone would not do: while the
+    job catches up, it is ahead of everything that is read. So only the time without a line makes a source late, or
+    telemetry stalled.
     """
     ahead_ms = memory.clock.stepped_ms(memory.clock.coordinator or "")
     if wall_ms is not None:
@@ -148,9 +151,9 @@ def _latest_ms(memory: ShardMemory, sifted: Sifted, wall_ms: int | None) -> int:
 
 
 def _late_ms(memory: ShardMemory) -> int:
-    """Return how late lines may be beside clients' reports, which come by another topic and wait for them.
+    """Return how much later than clients' reports lines may come. Reports are in another topic, and wait for lines.
 
-    0 while the job catches up: then nobody knows whether the lines are late or this machine's clock is wrong.
+    It is 0 while the job catches up: then it is not known whether the lines are late or this machine's clock is wrong.
     """
     behind_ms = memory.behind_ms or 0
     return behind_ms if 0 < behind_ms <= LATE_MS else 0

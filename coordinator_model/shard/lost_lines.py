@@ -11,7 +11,7 @@ from coordinator_model.shard.shard_memory import ShardMemory
 def lost_lines(
     memory: ShardMemory, sifted: Sifted, read: Iterable[OffsetsRead], recreated: AbstractSet[Place]
 ) -> dict[str, int]:
-    """Return the brokers that write to a partition with missing lines, each with the first instant of its lines now."""
+    """Return the brokers that write to a partition with missing lines, each with the instant of its first line now."""
     places = recreated | _gaps(memory, read, recreated)
     lost: dict[str, int] = {}
     if not places:
@@ -24,7 +24,7 @@ def lost_lines(
 
 
 def _gaps(memory: ShardMemory, read: Iterable[OffsetsRead], recreated: AbstractSet[Place]) -> set[Place]:
-    """Note which offsets were read; return the partitions with offsets missing since the last batch."""
+    """Note which offsets were read. Return the partitions in which offsets are missing since the last batch."""
     gaps = set()
     for topic, partition, first, last in sorted(read):
         place = (topic, partition)

@@ -19,7 +19,7 @@ EVENT_CHARACTERS = 1_000
 
 
 class Outputs:
-    """The outputs and counts of a batch. Each output names its cluster and shard, and has a running number."""
+    """The outputs and counts of a batch. Each output has its cluster, its shard and a sequence number."""
 
     def __init__(self, cluster: str, shard: int) -> None:
         self.listed: list[Output] = []
@@ -57,13 +57,14 @@ class Outputs:
         self.listed.append(report.as_output())
 
     def heartbeats(self, at_ms: int, groups: list[Any]) -> None:
-        """Report the heartbeats of groups that had nothing else since they were shown (``heartbeat_update``)."""
+        """Report heartbeats of groups for which nothing else has come since they were shown (``heartbeat_update``)."""
         self._emit("heartbeats", at_ms, groups=groups)
 
     def progress(self, clock: CoordinatorTracker, wall_ms: int | None, *, groups: int, members: int, held: int) -> None:
         """Report how far the brokers have been read, and the counts. If only records are read, there is no broker.
 
-        A shard without members has nobody whose heartbeats could be missing, and none that would end a timer reset.
+        A shard without members always counts as covered: no heartbeat could be missing, and none would end a timer
+        reset.
         """
         uncovered = clock.coordinator if clock.waiting and members else None
         brokers = {
@@ -86,11 +87,11 @@ class Outputs:
         )
 
     def blind(self, at_ms: int, broker: str, from_ms: int, until_ms: int | None, why: str) -> None:
-        """Report that lines of a broker are missing between two instants; ``until_ms`` None: they still are."""
+        """Report that lines of a broker are missing between two instants; ``until_ms`` None: they are missing still."""
         self._emit("blind", at_ms, broker=broker, from_ms=from_ms, until_ms=until_ms, why=why)
 
     def quarantine(self, at_ms: int, event: Event | None, error: Exception) -> None:
-        """Quarantine an event that failed. None: a verdict failed, or reading or writing the state."""
+        """Quarantine an event that failed. ``event`` None: a verdict failed, or reading or writing the state did."""
         place = ("", self._shard, at_ms) if event is None else event[2:5]
         topic, partition, offset = place
         head = "" if event is None else f"{type(event).__name__}{event[5:]!r}"

@@ -1,7 +1,7 @@
-"""When verdicts are made: each at its own instant, before what comes later is applied.
+"""When verdicts are made: each at its own instant, before any later event is applied.
 
-The coordinator's own lines move the time. Where only records are seen, the records do (``record``), and open findings
-end as time passes without a record (``pass_time``). The ``agenda`` knows what is due, and when.
+The lines of the coordinator move the time. If only records are seen, the records move it (``record``), and open
+findings end as time passes without a record (``pass_time``). The ``agenda`` knows what is due, and when.
 """
 
 from coordinator_model.brokers.broker_clock import CoordinatorTracker
@@ -11,9 +11,9 @@ from coordinator_model.shard.group_judgement import GroupJudgement
 from coordinator_model.shard.groups import Groups
 
 FIRST_LOOK_MS = 1_000
-"""How long after a coordinator's first answer its groups are looked at: no session ends sooner."""
+"""How long after a coordinator's first answer its groups are looked at. No session ends sooner."""
 AGE_EVERY_MS = 5_000
-"""How often it is looked whether an open finding has ended, while no record comes."""
+"""How often to check whether open findings have ended, while no record comes."""
 
 
 class Schedule:
@@ -24,23 +24,23 @@ class Schedule:
         self._present_ms = FAR_MS
         """The present of a batch: this machine's clock, or the newest record of a capture."""
         self._has_records = False
-        """Whether the batch has a record, where records tell the time."""
+        """Whether the batch has a record. It is used only if records tell the time."""
         self._aged_ms = 0
-        """When open findings were last looked at without a record."""
+        """When open findings were last checked without a record."""
 
     @property
     def _clock(self) -> CoordinatorTracker:
-        return self._groups.clock  # not kept: a rebase puts another object in its place
+        return self._groups.clock  # not stored here: a rebase replaces the object
 
     def begin(self, present_ms: int) -> None:
-        """Begin a batch: its present is now, and no record of it has been seen yet."""
+        """Begin a batch: set its present, and note that no record of it has been seen yet."""
         self._present_ms, self._has_records = present_ms, False
 
     def record(self, record_ms: int) -> None:
-        """Take the instant of a record: it may close a timer reset, and it moves the time where only records are seen.
+        """Apply the instant of a record: it may close a timer reset, and if only records are seen, it moves the time.
 
-        Then what was due before the instant is judged. What is due at the instant itself waits, since all records of
-        one write have the same instant.
+        In the second case everything that was due before the instant is judged. What is due at the instant itself
+        waits, because all records of one write have the same instant.
         """
         if self._clock.wrote(record_ms):
             self.look_again(record_ms)
@@ -64,13 +64,13 @@ class Schedule:
                     self._judgement.look(group, due_ms)
 
     def prove(self, line_ms: int, arrival_ms: int) -> None:
-        """Note an accepted heartbeat. A verdict that waited for one is due a grace after the heartbeat's line."""
+        """Note an accepted heartbeat. A verdict that waited for it is due a grace after the heartbeat's line."""
         if self._clock.prove(line_ms, arrival_ms) and self._groups.agenda.unproved:
             for group in self._groups.agenda.proved_by(arrival_ms):
                 self._groups.agenda.look_at(group, line_ms + self._groups.thresholds_of(group).grace_ms)
 
     def look_again(self, at_ms: int) -> None:
-        """Look at what is due now, and once at every group a little later, unless a timer reset is still open."""
+        """Schedule a look at what is due now, and at every group a little later, unless a timer reset is still open."""
         self._groups.agenda.due_ms = min(self._groups.agenda.due_ms, at_ms)
         if self._clock.timer_resets and not self._clock.waiting:
             for group in self._groups.heartbeat_table.slots:
@@ -79,8 +79,8 @@ class Schedule:
     def pass_time(self, *, final: bool) -> None:
         """Judge by the newest records, and let open findings end as time passes without a record.
 
-        The newest write is read whole, and its group judged, once the present is a grace later. While the job catches
-        up, the present is ahead of what was read, so no finding ends.
+        Once the present is a grace after the newest write, all of the write has been read, and its group is judged.
+        While the job catches up, the present is ahead of what was read, so no finding ends.
         """
         settings = self._groups.settings
         record_ms, present_ms = self._clock.record_ms, self._present_ms

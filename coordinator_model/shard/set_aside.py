@@ -1,4 +1,4 @@
-"""What is kept of a group when this monitor's own code fails on it: its id, type and incarnation, and the failure.
+"""What is kept about a group when this monitor's own code fails on it: its id, type and incarnation, and the failure.
 
 Nothing else of the replica can be trusted. The next record of the group begins a new replica (``admission``). Meanwhile
 ``rules/group_set_aside.py`` reports the failure.

@@ -1,15 +1,15 @@
-"""Everything one partition of ``__consumer_offsets`` coordinates, event by event.
+"""One shard: all groups of one partition of ``__consumer_offsets``, to which events are applied one by one.
 
-Theory of operation. A batch is sorted by the coordinator's time. Events newer than the slowest live source has been
-read are held back, for ``hold_ms`` at most. The rest is applied one by one: the event moves its broker's clock; every
-verdict that is due before the event is made, at its own instant; the event is applied; its group is evaluated. So the
-reports do not depend on how the events are divided into batches.
+Theory of operation. A batch is sorted by the coordinator's time. Events that are newer than the instant up to which the
+slowest live source has been read are held back, for ``hold_ms`` at most. The rest is applied one by one: the event
+moves its broker's clock; every verdict that is due before the event is made, at its own instant; the event is applied;
+its group is evaluated. So the reports do not depend on how the events are divided into batches.
 
-Two paths. Nearly all events are heartbeats of known members of stable groups, answered 0. The fast path applies such a
-heartbeat by writing two numbers in packed arrays. The slow path applies every other event: it takes the group's replica
-out of its slice, replays the event, evaluates the group and writes its heartbeats back to the arrays. Each slot has a
-*span*: how long after its last heartbeat the member must be looked at again. So one pass over arrays tells whether
-anything is due.
+There are two paths. Nearly all events are heartbeats of known members of stable groups, answered 0. The fast path
+applies such a heartbeat by writing two numbers in packed arrays. The slow path applies every other event: it decodes
+the group's replica from its slice, replays the event, evaluates the group and writes its heartbeats back to the arrays.
+Each slot has a *span*: how long after its last heartbeat the member must be looked at again. So one pass over arrays
+shows whether anything is due.
 """
 
 from collections.abc import Iterable
@@ -41,11 +41,11 @@ __all__ = ["Shard", "ShardSettings", "State"]
 
 State = tuple[int, bytes, bytes, bytes, bytes, bytes, bytes]
 """Version, heartbeat table, memory, index, group store, commit times and their index. The index and the group store
-stay the same objects while only heartbeats and commits come. The commit index does so while no partition is new."""
+stay the same objects as long as only heartbeats and commits come, the commit index as long as no partition is new."""
 
 
 class Shard:
-    """The shard of one operator key. ``restore`` makes it, ``apply`` takes a batch, ``dump`` returns its state."""
+    """The shard of one operator key. ``restore`` makes it, ``apply`` applies a batch, ``dump`` returns its state."""
 
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
@@ -98,8 +98,8 @@ class Shard:
     ) -> "Shard":
         """Make a shard from what ``dump`` returned, or a new one. Raises ValueError on a state it cannot read.
 
-        ``key`` names the operator key where a shard is split over several. ``views_kept``: the receiver of views still
-        has those that the state's shard sent; else every group is shown whole again. ``reuse_from``: an outdated copy
+        ``key``: the operator key, if the shard is split over several. ``views_kept``: the receiver of views still has
+        those that the state's shard sent; otherwise every group is shown whole again. ``reuse_from``: an outdated copy
         of the shard that is not used any more. The parts of the state that have not changed since are taken from it.
         """
         made = Groups(settings, shard, key or str(shard))
@@ -127,7 +127,8 @@ class Shard:
     def dump(self) -> State:
         """Return the state.
 
-        A group that cannot be encoded is set aside: a report of that joins the list that ``apply`` returned.
+        A group that cannot be encoded is set aside, and a report about that is added to the list that ``apply``
+        returned.
         """
         self._judgement.encode()
         heartbeat_table, index, group_store, commit_times, commit_index = self._groups.dump()
@@ -149,7 +150,8 @@ class Shard:
     def views(self) -> list[Output]:
         """Return the group object of every group that is not deleted, sorted by id.
 
-        A group that fails is set aside and left out: a report of that joins the list that ``apply`` returned.
+        A group that fails is set aside and left out, and a report about that is added to the list that ``apply``
+        returned.
         """
         return self._judgement.views()
 
@@ -169,13 +171,13 @@ class Shard:
     ) -> list[Output]:
         """Apply a batch and return its outputs in order.
 
-        Heartbeats and offset commits may stand among the events, or come as blocks, which costs less.
+        Heartbeats and offset commits may be among the events, or come as blocks, which costs less.
 
-        ``wall_ms``: this machine's clock. It only tells for how long nothing came: for ``telemetry-stalled``, and to
-        end findings where only records are seen. A capture has no such clock, but ``newest_record_ms``, the instant of
-        the newest record of all its shards. ``records_read_ms``: the instant up to which records have been read; not
-        given where a batch reads to their end, as Spark's do. ``read``: the offsets of telemetry that were read, for
-        all shards; a gap in them means lost lines. ``final``: the capture ends, so no event is held back.
+        ``wall_ms``: this machine's clock. It only shows for how long nothing came: for ``telemetry-stalled``, and to
+        end findings if only records are seen. A capture has no such clock, but ``newest_record_ms``, the instant of the
+        newest record of all its shards. ``records_read_ms``: the instant up to which records have been read; not given
+        if a batch reads them to their end, as Spark's batches do. ``read``: the offsets of telemetry that were read,
+        for all shards; a gap in them means lost lines. ``final``: the capture ends, so no event is held back.
         """
         self._groups.outputs = Outputs(self.settings.cluster, self._groups.shard)
         self._schedule.begin(newest_record_ms if wall_ms is None else wall_ms)
@@ -218,8 +220,8 @@ class Shard:
     def _forget_read_lines(self) -> None:
         """Forget which lines were read.
 
-        A shard without groups is not given every line, so a gap is no loss. For the same reason a tick that was held
-        back proves nothing together with the lines that come now.
+        A shard without groups does not receive every line, so a gap does not mean a loss. For the same reason a tick
+        that was held back proves nothing about the lines that come now.
         """
         self.memory.held = [event for event in self.memory.held if not isinstance(event, Tick)]
         self.memory.read_to.clear()

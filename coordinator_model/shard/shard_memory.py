@@ -26,14 +26,14 @@ _WATCH_FIELDS = [f.name for f in fields(BrokerWatch)]
 _COORDINATORS_TIME = (
     "clock", "leadership", "listeners", "former", "restarts", "blind", "watch", "reported", "deleted", "viewed_ms",
 )  # fmt: skip
-"""The values whose instants are in the coordinator's time."""
+"""The values whose instants are by the coordinator's clock."""
 _EVENTS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Event)}
 
 
 class ReportedFinding(NamedTuple):
     """A finding of a group's last report, in brief: a group is reported again if one of these fields changes.
 
-    Its words are plain texts, so that one read from the state equals one that was made now.
+    The fields are plain strings, so that a finding read from the state equals one that was made now.
     """
 
     rule: str
@@ -52,7 +52,7 @@ class ReportedFinding(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells a group's findings apart."""
+        """What distinguishes a group's findings."""
         return self.rule, self.who
 
 
@@ -67,26 +67,26 @@ class ShardMemory:
     held_commits: list[CommitRow] = field(default_factory=list)
     commits_read: ReadTo = NOTHING_READ
     reported: dict[str, list[ReportedFinding]] = field(default_factory=dict)
-    """By group: the findings of its last report that go on. Groups without findings are left out."""
+    """By group: the findings of its last report that have not ended. Groups without findings are left out."""
     offsets: dict[tuple[str, int], int] = field(default_factory=dict)
     """By topic and partition: the greatest offset read. An event at this offset or below is a duplicate."""
     newest_ms: dict[tuple[str, int], int] = field(default_factory=dict)
     """By topic and partition: the newest instant read.
 
-    A newer event is no duplicate, even if its offset was read: the topic was recreated.
+    A newer event is not a duplicate, even if its offset was read before: the topic was recreated.
     """
     read_to: dict[tuple[str, int], int] = field(default_factory=dict)
     """By topic and partition of telemetry: the last offset read, whichever shard its line belongs to."""
     deleted: dict[str, int] = field(default_factory=dict)
-    """By deleted group: when it was deleted. Late events of the group are recognised by this."""
+    """By deleted group: when it was deleted. Late events of the group are recognized by this."""
     viewed_ms: int = 0
     behind_ms: int | None = None
-    """How far the newest line was behind the wall clock when one last came. It is large while the job catches up."""
+    """How far the newest line was behind the wall clock when it came. This is large while the job catches up."""
     doubts: dict[str, Doubt] = field(default_factory=dict)
     """By broker: its lines in doubt (``line_clocks``)."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the memory as values for JSON, except the blobs in records that are held back."""
+        """Return the memory as values for JSON, except for the bytes in records that are held back."""
         clock = self.clock
         return {
             "brokers": {name: list(astuple(broker)) for name, broker in clock.brokers.items()},
@@ -120,7 +120,7 @@ class ShardMemory:
         }
 
     def rebase(self, delta_ms: int, until_ms: int) -> None:
-        """Move all instants along with the coordinator's clock; the brokers' own clocks and events held back stay."""
+        """Move all instants along with the coordinator's clock, except the brokers' own clocks and events held back."""
         brokers, clocks, values = self.clock.brokers, self.watch.clocks, self.as_dict()
         values |= {name: rebased(values[name], delta_ms, until_ms) for name in _COORDINATORS_TIME}
         moved = ShardMemory.from_dict(load_memory(dump_memory(values)))
@@ -219,5 +219,5 @@ def _claims(values: dict[str, list[Any]]) -> dict[str, Claim]:
 
 
 def _tuples(values: list[Any]) -> list[Any]:
-    """JSON makes lists of the tuples in a held JoinAnswered; make them tuples again."""
+    """Make tuples again of the lists that JSON made of the tuples in a held ``JoinAnswered``."""
     return [tuple(map(tuple, v)) if isinstance(v, list) and v and isinstance(v[0], list) else v for v in values]

@@ -8,7 +8,7 @@ from coordinator_model.thresholds import DEFAULT_THRESHOLDS, Thresholds
 
 
 def no_own_thresholds(_group: str) -> Thresholds | None:
-    """Return None for every group: no group has thresholds of its own."""
+    """Return None for every group: no group has its own thresholds."""
     return None
 
 
@@ -19,7 +19,7 @@ class ShardSettings:
     cluster: str
     partitions: int
     live_from_ms: int
-    """Findings from before this instant are not reported: the job was still catching up."""
+    """Findings from before this instant are not reported, because the job was still catching up."""
     thresholds: Thresholds = DEFAULT_THRESHOLDS
     group_thresholds: Callable[[str], Thresholds | None] = no_own_thresholds
     """Returns a group's own thresholds, or None if it has none."""
@@ -30,7 +30,7 @@ class ShardSettings:
     streams_session_timeouts_ms: Mapping[str, int] = field(default_factory=dict)
     """The same for streams groups."""
     topic_partitions: Mapping[str, int] = field(default_factory=dict)
-    """Topic to its number of partitions at the start of the run. A topic that is missing here has an unknown number."""
+    """By topic: its number of partitions at the start of the run. If a topic is missing here, its number is unknown."""
     view_refresh_ms: int = 10_000
 
     def thresholds_of(self, group: str) -> Thresholds:
@@ -39,7 +39,7 @@ class ShardSettings:
         return self.thresholds if own is None else own
 
     def session_timeout_ms(self, group: str, type_: GroupType | None, thresholds: Thresholds) -> int | None:
-        """Return the session timeout that a group gives members without one of their own; None: unknown."""
+        """Return the session timeout of a group's members that do not set their own; None: unknown."""
         by_group, default_ms = self.consumer_session_timeouts_ms, thresholds.consumer_session_timeout_ms
         if type_ is GroupType.SHARE:
             by_group, default_ms = self.share_session_timeouts_ms, None

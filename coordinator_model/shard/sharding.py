@@ -1,10 +1,10 @@
-"""Which partition of ``__consumer_offsets`` a group lives in (Kafka's ``GroupCoordinatorService.partitionFor``)."""
+"""The partition of ``__consumer_offsets`` of each group, as in Kafka's ``GroupCoordinatorService.partitionFor``."""
 
 from collections.abc import Iterable
 from functools import lru_cache
 
 DEFAULT_PARTITIONS = 50
-"""``offsets.topic.num.partitions`` as Kafka ships it."""
+"""Kafka's default of ``offsets.topic.num.partitions``."""
 REMEMBERED_CHARACTERS = 256
 """Longer ids are not cached. An id may have 32,767 bytes, and clients choose their ids, so a cache of long ids could
 grow without a useful bound."""
@@ -33,16 +33,16 @@ def _shard_of(group: str, partitions: int) -> int:
     return shard_of_hash(java_string_hash(group), partitions)
 
 
-# Every event needs this except a known member's heartbeat, and the hash costs more than the rest of the routing.
-# Clients can send ids that never come again, so the cache is bounded to some megabytes.
+# Every event except a known member's heartbeat needs this, and the hash costs more than the rest of the routing.
+# Clients can send ids that are never used again, so the cache is limited to some megabytes.
 _remembered = lru_cache(maxsize=2**14)(_shard_of)
 
 
 def infer_partitions(placements: Iterable[tuple[str, int]]) -> int | None:
     """Infer the number of partitions of the offsets topic from ``(group, partition)`` pairs of its records.
 
-    Return the default of 50 if it puts every group into the partition where it was found, else the smallest number
-    that does. None: there is no pair, or no number fits all pairs.
+    Return the default of 50 if it maps every group to the partition where it was found, otherwise the smallest number
+    that does. None: there is no pair, or no number up to 1,000 fits all pairs.
     """
     pairs = set(placements)
     if not pairs:

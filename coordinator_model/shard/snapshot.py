@@ -3,11 +3,11 @@
 The state is ``(version, heartbeat table, memory, index, group store, commit times, commit index)``. The parts differ in
 how often they change, so that a batch of heartbeats and commits writes little:
 
-- The heartbeat table, packed arrays over the members' slots, changes with every heartbeat.
-- The memory, what the shard knows besides its groups, changes with every batch.
-- The index (which member has which slot) and the group store (one compressed slice a group) stay the same bytes until
-  something other than a heartbeat or a commit comes. A reader that has the same bytes decoded already skips them.
-- Commit times change with every offset commit, the commit index only when a partition is new or forgotten.
+- The heartbeat table (packed arrays over the members' slots) changes with every heartbeat.
+- The memory (what the shard knows besides its groups) changes with every batch.
+- The index (which member has which slot) and the group store (one compressed slice for each group) stay the same bytes
+  until something other than a heartbeat or a commit comes. A reader that has decoded the same bytes before skips them.
+- The commit times change with every offset commit, the commit index only when a partition is new or forgotten.
 
 ``CHANGELOG.md`` says what each format changed. This is format 28:
 
@@ -15,17 +15,17 @@ how often they change, so that a batch of heartbeats and commits writes little:
   little-endian, slots in index order
 - memory = zlib(JSON)
 - index = zlib(JSON ``[[group, [member id, ...]], ...]``)
-- group store = slices, each behind its uint32 length and its group's id, zlib'd with ``_COMMON`` as preset dictionary
-  (RFC 1950)
+- group store = for each group the uint32 length of its id, the id, the uint32 length of its slice, and the slice, which
+  is zlib'd with ``_COMMON`` as preset dictionary (RFC 1950)
 - commit times = the bytes of an ``array``
 - commit index = zlib(uint32 bytes of the keys with a slot, those keys in the order of their slots, the keys of simple
   groups)
 
-Migration guide: a new format counts ``VERSION`` up. ``migrated_groups`` brings the slices of the format before into
-this one, ``READABLE`` names both, and ``tests/coordinator_model/shard/test_migration.py`` holds it to a state of that
-format. Where that is not worth its code, ``READABLE`` is ``VERSION`` alone. A state of any other version is refused.
-Before that happens the run's layout file, which names the version, makes the job begin a fresh checkpoint
-(``streaming/run/layout.py``); it adopts the open incidents.
+Migration guide: a new format increments ``VERSION``. ``migrated_groups`` converts the slices of the previous format to
+this one, ``READABLE`` names both, and ``tests/coordinator_model/shard/test_migration.py`` tests that with a state of
+the previous format. If a conversion is not worth its code, ``READABLE`` is ``VERSION`` alone. A state of any other
+version is refused. Before that can happen, the run's layout file, which names the version, makes the job begin a fresh
+checkpoint (``streaming/run/layout.py``); the job then adopts the open incidents.
 """
 
 import base64
@@ -62,7 +62,7 @@ from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
 VERSION = 28
 READABLE = (27, VERSION)
-"""Formats whose states can be gone on with."""
+"""The formats of states that can be read."""
 _LEVEL = 1
 _BYTES = "bytes in base64"
 _COMMON = (
@@ -76,7 +76,7 @@ _COMMON = (
 )
 """A preset dictionary for zlib: text that is common in slices, the most common last.
 
-To change it is to change the format.
+A change of it is a change of the format.
 """
 _MEMBER_FIELDS = [f.name for f in fields(Member)]
 _HEARD = slice(_MEMBER_FIELDS.index("last_heartbeat_ms"), _MEMBER_FIELDS.index("previous_heartbeat_ms") + 1)
@@ -100,14 +100,14 @@ _NOTES: dict[str, Callable[..., Any]] = {
     "refused": Refusal,
     "zombies": _to_zombie,
 }
-"""Fields of a group that are dicts of notes. JSON makes a list of each note."""
+"""Fields of a group whose values are dicts of named tuples. JSON makes a list of each tuple."""
 _PHASE_FIELDS = [f.name for f in fields(JoinPhase)]
 _ENDED_FIELDS = [f.name for f in fields(EndedPhase)]
 _DEPARTURE_FIELDS = [f.name for f in fields(Departure) if f.name not in ("member", "phase")]
 
 
 def dump_index(heartbeat_table: HeartbeatTable) -> bytes:
-    """Put the slots in the order of their members, and return the index: the same object unless it has changed."""
+    """Put the slots in the order of their members, and return the index, which is the same object unless it changed."""
     if heartbeat_table.index is not None:
         return heartbeat_table.index
     order = [slot for members in heartbeat_table.slots.values() for slot in members.values()]
@@ -119,7 +119,7 @@ def dump_index(heartbeat_table: HeartbeatTable) -> bytes:
 
 
 def dump_heartbeat_table(heartbeat_table: HeartbeatTable) -> bytes:
-    """Encode the heartbeat table. No slot may have come or gone since ``dump_index``."""
+    """Encode the heartbeat table. No slot may have been added or freed since ``dump_index``."""
     last, *others = map(_bytes, heartbeat_table.columns)
     return last + zlib.compress(b"".join(others), _LEVEL)
 
@@ -153,7 +153,7 @@ def load_index(index: bytes) -> dict[str, dict[str, int]]:
 
 
 def load_heartbeat_table(data: bytes, index: bytes, known: HeartbeatTable) -> HeartbeatTable:
-    """Read what ``dump_heartbeat_table`` wrote. A table ``known`` with the same index gives its slots away.
+    """Read what ``dump_heartbeat_table`` wrote. If ``known`` has the same index, its slots are reused.
 
     Raises ValueError or zlib.error on anything else.
     """
@@ -175,7 +175,7 @@ def load_heartbeat_table(data: bytes, index: bytes, known: HeartbeatTable) -> He
 
 
 def dump_commit_times(times: CommitTimes) -> tuple[bytes, bytes]:
-    """Return the instants of commits, and their index: the same object unless it has changed."""
+    """Return the instants of commits, and their index, which is the same object unless it changed."""
     if times.index is None:
         times.pack()
         simple = b"".join(key for keys in times.simple.values() for key in sorted(keys))
@@ -185,7 +185,7 @@ def dump_commit_times(times: CommitTimes) -> tuple[bytes, bytes]:
 
 
 def load_commit_times(data: bytes, index: bytes, known: CommitTimes) -> CommitTimes:
-    """Read what ``dump_commit_times`` wrote. A ``known`` one with the same index gives its slots away.
+    """Read what ``dump_commit_times`` wrote. If ``known`` has the same index, its slots are reused.
 
     Raises ValueError or zlib.error on anything else.
     """
@@ -217,7 +217,7 @@ def load_commit_rows(columns: list[bytes]) -> list[CommitRow]:
 
 
 def _keys(joined: bytes) -> Iterator[bytes]:
-    """Yield the keys of commits in joined bytes: each key tells its own length."""
+    """Yield the keys of commits in joined bytes. Each key contains its own length."""
     start = 0
     while start < len(joined):
         end = key_end(joined, start)
@@ -244,7 +244,7 @@ def load_memory(data: bytes) -> dict[str, Any]:
 
 
 def dump_slices(slices: dict[str, bytes]) -> bytes:
-    """Join slices, each behind its group's id."""
+    """Join slices, each after its group's id."""
     parts = []
     for name, piece in slices.items():
         encoded = name.encode()
@@ -258,12 +258,12 @@ def load_slices(data: bytes) -> dict[str, bytes]:
 
 
 def _from_bytes(value: bytes) -> dict[str, str]:
-    """Encode a blob of a record that is held back: JSON has no bytes."""
+    """Encode the bytes in a record that is held back, because JSON has no bytes."""
     return {_BYTES: base64.b64encode(value).decode()}
 
 
 def _to_bytes(value: dict[str, Any]) -> Any:
-    """Decode a blob. A group may have the marker as its id, but the value of such a key is never a text."""
+    """Decode bytes. A group's id may equal the marker, but the value under such a key is never a string."""
     blob = value.get(_BYTES)
     return base64.b64decode(blob) if isinstance(blob, str) and len(value) == 1 else value
 
@@ -303,7 +303,7 @@ def dump_group(replica: GroupReplica) -> bytes:
 
 
 def _squeezed(body: list[Any]) -> bytes:
-    squeezer = zlib.compressobj(zdict=_COMMON)  # zlib's default level: written rarely, stored with each batch
+    squeezer = zlib.compressobj(zdict=_COMMON)  # at zlib's default level: written rarely, but stored with each batch
     return squeezer.compress(json.dumps(body, separators=(",", ":")).encode()) + squeezer.flush()
 
 
@@ -317,14 +317,14 @@ def rebase_group(data: bytes, delta_ms: int, until_ms: int) -> bytes:
 
 
 def migrated_groups(data: bytes, version: int) -> bytes:
-    """Return the group store of a state of a readable version in the format of this one."""
+    """Return the group store of a state of a readable version, converted to the current format."""
     if version == VERSION:
         return data
     return dump_slices({name: _squeezed(_from_27(_unsqueezed(piece))) for name, piece in load_slices(data).items()})
 
 
 def _from_27(body: list[Any]) -> list[Any]:
-    """Return a group of format 27 in format 28: with the leader of its last record, which is not known."""
+    """Convert a group of format 27 to format 28, which has the leader of the last record; it is not known here."""
     body[2].insert(_GROUP_FIELDS.index("recorded_leader"), None)
     return body
 
@@ -372,7 +372,7 @@ def _from_member(member: Member) -> list[Any]:
 
 
 def _without_heartbeats(values: list[Any]) -> list[Any]:
-    """Leave out the heartbeats of a member that is in its group: the heartbeat table has them."""
+    """Leave out the heartbeats of a current member, because the heartbeat table has them."""
     values[_HEARD] = None, None
     return values
 
@@ -382,7 +382,7 @@ def _to_member(values: list[Any]) -> Member:
 
 
 def _from_departure(departure: Departure, ended: Mapping[int, int]) -> list[Any]:
-    """Encode a departure; its phase is a number in the list of ended phases."""
+    """Encode a departure. Its phase is encoded as its index in the list of ended phases."""
     others = [getattr(departure, name) for name in _DEPARTURE_FIELDS]
     return [_from_member(departure.member), ended[id(departure.phase)], *others]
 

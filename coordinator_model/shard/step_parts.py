@@ -1,6 +1,7 @@
-"""Divides records among the parts of a batch, where the coordinator's clock has stepped in it.
+"""Divides records among the parts of a batch, if the coordinator's clock stepped during the batch.
 
-The instants of its records step with its clock. But a record does not say whether it was written before a step.
+The instants of the coordinator's records step with its clock. But a record does not say whether it was written before a
+step.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from coordinator_model.shard.commit_times import CommitRow
 
 
 def divided(events: list[Event], steps: Sequence[Step]) -> list[list[Event]]:
-    """Divide events other than lines among the parts. All that are no records go to the last part."""
+    """Divide events other than lines among the parts. All events that are not records go to the last part."""
     if not steps:
         return [events]
     parts: list[list[Event]] = [[] for _ in range(len(steps) + 1)]
@@ -34,7 +35,7 @@ def divided_commits(rows: list[CommitRow], steps: Sequence[Step]) -> list[list[C
 
 
 class _StepsPassed:
-    """How many steps came before a record; records are asked about in the order in which they were written."""
+    """Counts the steps before each record. ``by`` must be called for records in the order of their writing."""
 
     def __init__(self, steps: Sequence[Step]) -> None:
         self._steps, self._passed = steps, 0
@@ -52,8 +53,8 @@ class _StepsPassed:
 def _is_after(at_ms: int, newest_ms: int, step: Step) -> bool:
     """Tell whether a record was written after a step; ``newest_ms`` is the newest instant of the records before it.
 
-    After a step ahead its instant is enough to tell. After a step back the instants of the records must go back too:
-    an old instant alone may be of before the step.
+    After a step ahead, the record's instant is enough to know. After a step back, the instants of the records must go
+    back too: a record with an old instant may have been written before the step.
     """
     middle_ms = (step.from_ms + step.to_ms) // 2
     if step.to_ms >= step.from_ms:

@@ -1,6 +1,6 @@
 """Finds where a group's view and findings name topics, so that topic ids can be replaced by names.
 
-Consumer groups of KIP-848 and share groups name topics by id.
+KIP-848 consumer groups and share groups name topics by id.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,6 +23,6 @@ def topic_places(view: Mapping[str, Any] | None, findings: Iterable[Mapping[str,
 def name_topics(
     names: Mapping[str, str], view: Mapping[str, Any] | None, findings: Iterable[Mapping[str, Any]] = ()
 ) -> None:
-    """Replace topic ids by names; an id without a known name stays."""
+    """Replace topic ids by names. An id without a known name stays."""
     for holder, place in topic_places(view, findings):
         holder[place] = names.get(holder[place], holder[place])

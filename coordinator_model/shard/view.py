@@ -1,4 +1,4 @@
-"""The view of a group, for people and programs: the contract's group object and a few more fields."""
+"""The view of a group, for people and programs: the group object of the API and a few more fields."""
 
 from typing import Any
 
@@ -66,7 +66,7 @@ def view(
 
 
 def _shown_and_left_out(members: list[Member], violated: set[str]) -> tuple[list[Member], list[Member]]:
-    """Split the members into those shown and those left out. If there are too many, violated ones are shown first."""
+    """Split the members into those shown and those left out. If there are too many, keep those that broke a timeout."""
     if len(members) <= MAX_MEMBERS_SHOWN:
         return members, []
     ordered = sorted(members, key=lambda m: m.subject not in violated)
@@ -74,7 +74,7 @@ def _shown_and_left_out(members: list[Member], violated: set[str]) -> tuple[list
 
 
 def _state_evidence(replica: GroupReplica, context: JudgementContext) -> Evidence:
-    """Return how the state is known. If only records are read, a settled classic group may be rebalancing unseen."""
+    """Return how the state is known. If only records are read, a classic group may be rebalancing without a sign."""
     may_rebalance = replica.type is GroupType.CLASSIC and replica.state in SETTLED
     return Evidence.INFERRED if context.by_records and may_rebalance else replica.state_evidence
 
@@ -101,7 +101,7 @@ def _rebalanced(replica: GroupReplica) -> dict[str, int | None] | None:
     if replica.state not in SETTLED or replica.type is GroupType.SIMPLE:
         return None
     if replica.type is not GroupType.CLASSIC:
-        return {"began_ms": joined_ms, "joined_ms": None}  # when the epoch began; members join one by one
+        return {"began_ms": joined_ms, "joined_ms": None}  # the epoch began then, and members join one by one
     began_ms = replica.phase.started_ms
     return None if began_ms is None or began_ms >= joined_ms else {"began_ms": began_ms, "joined_ms": joined_ms}
 
@@ -151,7 +151,7 @@ def _liveness(
 
 
 def _polls(member: Member) -> dict[str, Any]:
-    """Return what the member's client has reported of its polls, and of itself."""
+    """Return what the member's client has reported about its polls and about itself."""
     return {
         "max_poll_interval_ms": member.max_poll_interval_ms or member.rebalance_timeout_ms,
         "poll_age_ms": member.poll_age_ms,
@@ -164,7 +164,7 @@ def _polls(member: Member) -> dict[str, Any]:
 
 
 def _poll_headroom(member: Member) -> float | None:
-    """Return which share of the poll interval was left at the client's last report: only the client knows its polls."""
+    """Return which share of the poll interval was left at the client's last report. Only the client knows its polls."""
     if member.poll_age_ms is None or not member.max_poll_interval_ms:
         return None
     return headroom(member.poll_age_ms, 0, member.max_poll_interval_ms)

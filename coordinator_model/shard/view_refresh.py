@@ -1,8 +1,8 @@
-"""Which groups are shown again at the end of a batch, though their findings have not changed.
+"""Which groups are shown again at the end of a batch, although their findings have not changed.
 
 These are the groups that have changed, and each group once in ``view_refresh_ms``, staggered by the hash of its id. A
-whole view takes a millisecond or two. If all groups have findings, as in an outage, one batch shows only some of the
-groups in turn: else a batch that takes long would make the next one take longer.
+whole view takes a millisecond or two. If all groups have findings, as in an outage, a batch shows only some of the
+groups that are due: otherwise a slow batch would make the next one even slower.
 """
 
 import zlib
@@ -12,7 +12,7 @@ from coordinator_model.shard.groups import Groups
 from coordinator_model.shard.heartbeat_update import forget_shown, refreshed, shown_plain
 
 WHOLE_AT_ONCE = 40
-"""How many groups that have not changed are shown whole in one batch of a shard."""
+"""How many groups that have not changed are shown whole in one batch of a shard, at most."""
 
 
 def refresh_views(groups: Groups, judgement: GroupJudgement) -> None:
@@ -36,7 +36,7 @@ def refresh_views(groups: Groups, judgement: GroupJudgement) -> None:
 
 
 def _in_turn(groups: Groups, progress_ms: int) -> list[str]:
-    """Return the groups whose turn has come since the batch before, the latest turn first."""
+    """Return the groups whose turn has come since the batch before, the most recent turn first."""
     viewed_ms, period_ms = groups.memory.viewed_ms, groups.settings.view_refresh_ms
     if progress_ms <= viewed_ms or not period_ms:
         return []

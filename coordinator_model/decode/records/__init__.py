@@ -1,7 +1,7 @@
-"""What the log can say: `decode(key, value)` turns one raw record of `__consumer_offsets` into a `Record`.
+"""The records of `__consumer_offsets`: `decode(key, value)` turns one raw record into a `Record`.
 
-Every record type and value version that Kafka 4.3 knows. Bad data is a value, never an exception: the `Outcome` says
-which kind of bad, `error` says where.
+It knows every record type and value version of Kafka 4.3. Bad data never raises: the `Outcome` says what is wrong, and
+`error` says where.
 """
 
 from dataclasses import dataclass
@@ -29,13 +29,13 @@ class Outcome(StrEnum):
 
     DECODED = "decoded"
     TOMBSTONE = "tombstone"
-    """The value is null: what the key names is gone."""
+    """The value is null: what the key names was deleted."""
     UNKNOWN_TYPE = "unknown-type"
-    """Written by a newer (or older preview) broker; Kafka itself skips these."""
+    """The record was written by a newer broker, or by an old preview version. Kafka itself skips such records."""
     UNKNOWN_VERSION = "unknown-version"
-    """The key is read, the value's version is none that Kafka 4.3 knows."""
+    """The key was read, but Kafka 4.3 does not know the value's version."""
     MALFORMED = "malformed"
-    """Cut off, left-over bytes, or a length, count or null that cannot be."""
+    """The bytes are cut off or left over, or a length, a count or a null is not valid."""
     NO_KEY = "no-key"
 
 
@@ -70,9 +70,9 @@ class RecordType(IntEnum):
 class Record:
     """One record, as far as it could be read.
 
-    `type` is None only where the key is missing or shorter than two bytes. `key` is there once all of it was read,
-    `version` and `value` only if `decoded`, `error` for every outcome but `decoded` and `tombstone`. `key` and `value`
-    have the names and shapes of Kafka's JSON converters, except that bytes are `bytes`.
+    `type` is None only if the key is missing or shorter than two bytes. `key` is set if all of it could be read,
+    `version` and `value` only if the outcome is `decoded`, `error` for every outcome but `decoded` and `tombstone`.
+    `key` and `value` have the names and the structure of Kafka's JSON converters, except that bytes are `bytes`.
     """
 
     outcome: Outcome
@@ -142,24 +142,24 @@ def _decode_value(codec: _Codec, type_: int, key_fields: Fields, value: bytes) -
 
 
 def record_type(key: bytes | None) -> int | None:
-    """Read the record type a key starts with, known or not; None without two bytes to read it from."""
+    """Read the record type at the start of a key, known or not; None: the key has fewer than two bytes."""
     return int.from_bytes(key[:2], "big", signed=True) if key is not None and len(key) >= 2 else None
 
 
 def type_name(type_: int) -> str | None:
-    """Give Kafka's name of a record type, None where it is unknown."""
+    """Return Kafka's name of a record type; None: the type is unknown."""
     codec = _CODECS.get(type_)
     return None if codec is None else codec.name
 
 
 def latest_version(type_: int) -> int | None:
-    """Give the newest version of a record type's value, None where the type is unknown."""
+    """Return the newest version of a record type's value; None: the type is unknown."""
     codec = _CODECS.get(type_)
     return None if codec is None else len(codec.values) - 1
 
 
 def offset_commit_key(key: bytes | None) -> tuple[str, str, int] | None:
-    """Read (group, topic, partition) of a well-formed key of type 0 or 1, else None. Cheaper than `decode`."""
+    """Read (group, topic, partition) of a well-formed key of type 0 or 1; None: another key. Cheaper than `decode`."""
     if key is None:
         return None
     reader = Reader(key)
@@ -170,7 +170,7 @@ def offset_commit_key(key: bytes | None) -> tuple[str, str, int] | None:
 
 
 def group_of(key: bytes | None) -> str | None:
-    """Read the group that a well-formed key of a known type belongs to, else None."""
+    """Read the group of a well-formed key of a known type; None: any other key."""
     if key is None:
         return None
     reader = Reader(key)

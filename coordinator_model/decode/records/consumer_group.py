@@ -1,7 +1,8 @@
 """KIP-848 consumer groups: record types 3 to 8 and 16.
 
-The values settled in 3.8 and carry version 0 only; what came later is tagged. Early-access clusters (3.5, 3.7) wrote
-other bytes under the same version 0, which fail here as malformed or decode to nonsense: nothing in them tells.
+The values have been stable since 3.8 and have version 0 only; fields that were added later are tagged. Early-access
+clusters (3.5, 3.7) wrote other formats, also as version 0. Such records are malformed here or decode to wrong values:
+nothing in the bytes distinguishes them.
 """
 
 from coordinator_model.decode.records.schema import Array, Field, Primitive, RecordSchema, Struct, struct
@@ -23,8 +24,8 @@ def topic_partitions(*more: Field) -> Struct:
 TARGET_ASSIGNMENT_MEMBER = struct(Field("topicPartitions", Array(topic_partitions())))
 
 ASSIGNMENT_EPOCHS = Field("assignmentEpochs", Array(Primitive.INT32), tag=0, nullable=True, default=[])
-"""The epoch in which each partition was assigned. In the schema its default reads `null`, unquoted, which Kafka's
-generator takes for "empty": an absent tag is an empty list and null is written out."""
+"""The epoch in which each partition was assigned. In Kafka's schema the default is an unquoted `null`, which Kafka's
+generator takes for "empty": an absent tag is an empty list, and null is written explicitly."""
 
 _OWNED = Array(topic_partitions(ASSIGNMENT_EPOCHS))  # epochs: 4.3
 
@@ -53,7 +54,7 @@ SCHEMAS = (
         key=GROUP_KEY,
         value=struct(
             Field("epoch", Primitive.INT32),
-            Field("metadataHash", Primitive.INT64, tag=0),  # 4.1, takes the place of type 4
+            Field("metadataHash", Primitive.INT64, tag=0),  # 4.1; replaces type 4
         ),
     ),
     RecordSchema(  # since 4.1 only its tombstone is written
@@ -75,7 +76,7 @@ SCHEMAS = (
             Field("subscribedTopicRegex", Primitive.STRING, nullable=True),
             Field("rebalanceTimeoutMs", Primitive.INT32),
             Field("serverAssignor", Primitive.STRING, nullable=True),
-            Field(  # absent, null and empty all mean: not a classic member (see ASSIGNMENT_EPOCHS for the default)
+            Field(  # absent, null and empty all mean that it is not a classic member (default: see ASSIGNMENT_EPOCHS)
                 "classicMemberMetadata",
                 _CLASSIC_MEMBER,
                 tag=0,

@@ -1,7 +1,7 @@
 """A classic group with all its members: record type 2.
 
-Versions written: 0 before 0.10.1, 1 before 2.1, 2 before 2.3, 3 ever since. Version 4 is readable (3.5, KIP-915) and
-nobody writes it. The record has no state: a group with members is Stable, one without is Empty.
+Brokers write version 0 before 0.10.1, 1 before 2.1, 2 before 2.3, and 3 since then. Version 4 can be read since 3.5
+(KIP-915), but no broker writes it. The record has no state: a group with members is Stable, one without is Empty.
 """
 
 from coordinator_model.decode.records.schema import Array, Field, Primitive, RecordSchema, struct

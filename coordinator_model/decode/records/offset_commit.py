@@ -1,8 +1,8 @@
 """Committed offsets: record types 0 and 1.
 
-Type 0 is the oldest form, no longer written; 4.1 gave it schemas of its own (`LegacyOffsetCommit*`, same bytes). Which
-value version of type 1 is written: 1 where the commit names a retention time, else 2 (before 2.1), 3 (2.1 to 4.0) or 4
-(since 4.1); during a rolling upgrade the metadata version decides, so one partition mixes them.
+Type 0 is the oldest form and is no longer written; 4.1 gave it its own schemas (`LegacyOffsetCommit*`, same bytes).
+Values of type 1 are written in version 1 if the commit has a retention time, otherwise in version 2 (before 2.1), 3
+(2.1 to 4.0) or 4 (since 4.1). During a rolling upgrade the metadata version decides, so a partition may have several.
 """
 
 from coordinator_model.decode.records.schema import NEVER, NO_UUID, Field, Primitive, RecordSchema, struct

@@ -1,9 +1,10 @@
-"""How a record is laid out, as data, and the one compiler that turns a layout into a reader.
+"""The layouts of records as data, and a compiler that turns a layout into a reader.
 
-The tables beside this module repeat Kafka's own message schemas (`group-coordinator/src/main/resources/common/message`)
-field by field, with the versions that have the field. `compile_struct` turns a table and a version into a closure that
-reads a dict in the shape that Kafka's own JSON converters print: camelCase names; fields outside the version absent;
-tagged fields absent while they have their default. Bytes stay `bytes` here (base64 is JSON's business), uuids are text.
+The modules beside this one repeat Kafka's own message schemas (`group-coordinator/src/main/resources/common/message`)
+field by field, with the versions that have the field. `compile_struct` turns a layout and a version into a function
+that reads a dict with the structure that Kafka's own JSON converters print: names are camelCase, fields that the
+version does not have are absent, and tagged fields are absent while they have their default. Bytes stay `bytes` (JSON
+would need base64), and uuids are text.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ NEVER = 0x7FFF
 
 
 class Primitive(Enum):
-    """A type without parts."""
+    """A type that is not composed of others."""
 
     INT8 = auto()
     INT16 = auto()
@@ -50,9 +51,9 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field: in versions `since` to `until`, in place or, with a `tag`, in the tagged section.
+    """One field, which versions `since` to `until` have: in place or, if it has a `tag`, in the tagged section.
 
-    `default` is what a tagged field means while it is absent; Kafka prints a tagged field only if it differs from that.
+    `default` is the value of a tagged field that is absent. Kafka prints a tagged field only if it differs from that.
     """
 
     name: str
@@ -77,7 +78,7 @@ class RecordSchema:
 
 
 def struct(*fields: Field) -> Struct:
-    """Name the fields without a tuple's parentheses."""
+    """Make a struct of fields, without a tuple's parentheses."""
     return Struct(fields)
 
 
@@ -102,7 +103,7 @@ _SIZED: Mapping[tuple[Primitive, bool, bool], Read] = {
 
 
 def compile_struct(layout: Struct, version: int, *, flexible: bool) -> Read:
-    """Make the reader of `layout` as `version` has it."""
+    """Make a reader of `layout` in one version."""
     present = [field for field in layout.fields if field.since <= version <= field.until]
     plain = [(field.name, _compile(field, version, flexible)) for field in present if field.tag is None]
     tagged = {field.tag: (field, _compile(field, version, flexible)) for field in present if field.tag is not None}
@@ -132,7 +133,7 @@ def _read_tags(reader: Reader, tags: int, tagged: Mapping[int, tuple[Field, Read
         field, read = tagged[tag]
         unknown_before = reader.unknown_tags
         value = read(reader)
-        # A struct that carries unknown tags differs from the default for Kafka, even where all known fields are equal.
+        # To Kafka a struct with unknown tags differs from the default, even if all known fields are equal.
         if value == field.default and reader.unknown_tags == unknown_before:
             fields.pop(field.name, None)
         else:
@@ -143,7 +144,7 @@ def _compile(field: Field, version: int, flexible: bool) -> Read:
     read = _compile_type(field.type, version, flexible=flexible, nullable=field.nullable)
     if not (field.nullable and isinstance(field.type, Struct)):
         return read
-    # What says "null" differs: int8 -1 in place, uvarint 0 inside a tag.
+    # Null is an int8 -1 for a field in place, and a uvarint 0 for a tagged field.
     return _nullable(read, Reader.int8, present_from=0) if field.tag is None else _nullable(read, Reader.uvarint, 1)
 
 

@@ -1,6 +1,6 @@
 """KIP-932 share groups: record types 10 to 15.
 
-Type 9 (ShareGroupPartitionMetadata) existed in 3.9 and 4.0 only; Kafka 4.3 no longer knows it, and neither do we.
+Type 9 (ShareGroupPartitionMetadata) existed in 3.9 and 4.0 only. Kafka 4.3 no longer knows it, so it is unknown here.
 """
 
 from coordinator_model.decode.records.consumer_group import (
@@ -33,7 +33,7 @@ SCHEMAS = (
         key=GROUP_KEY,
         value=struct(
             Field("epoch", Primitive.INT32),
-            Field("metadataHash", Primitive.INT64),  # 4.1; in place, not tagged: a 4.0 preview record is malformed
+            Field("metadataHash", Primitive.INT64),  # 4.1; not tagged, so a record of the 4.0 preview is malformed
         ),
     ),
     RecordSchema(12, "ShareGroupTargetAssignmentMetadata", key=GROUP_KEY, value=TARGET_ASSIGNMENT_METADATA),

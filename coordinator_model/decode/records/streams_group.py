@@ -88,7 +88,7 @@ SCHEMAS = (
         value=struct(
             Field("memberEpoch", Primitive.INT32),
             Field("previousMemberEpoch", Primitive.INT32),
-            Field("state", Primitive.INT8),  # 1 STABLE, 2 UNREVOKED_TASKS, 3 UNRELEASED_TASKS: not type 8's numbers
+            Field("state", Primitive.INT8),  # 1 STABLE, 2 UNREVOKED_TASKS, 3 UNRELEASED_TASKS; type 8 has other numbers
             Field("activeTasks", _OWNED),
             Field("standbyTasks", _OWNED),
             Field("warmupTasks", _OWNED),

@@ -1,7 +1,7 @@
 """A consumer's own report of its poll age (``streaming/reporter`` sends it), format version 1.
 
-No broker can see when the application last polled. A report has ages, which need no clock. Its instant is by a broker's
-clock: the append time of a topic with ``message.timestamp.type=LogAppendTime``.
+No broker can see when an application last polled. A report has only ages, so the client's clock does not matter. Its
+instant is by a broker's clock: the append time of a topic with ``message.timestamp.type=LogAppendTime``.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
-"""A line of the group coordinator's own log (INFO) to an event: who was removed and why, who left, what was loaded.
+"""Turns a line of the group coordinator's own log (INFO) into an event: a member's removal or leave, a load.
 
-Theory. Such a line names the cause, which no record has, at the instant at which the coordinator acts. Kafka does not
-guarantee its text, so the wordings are listed here: of the Java coordinator (``GroupMetadataManager``,
+Theory. Such a line names the cause of a removal, which no record has, at the instant at which the coordinator acts.
+Kafka does not guarantee its text, so the wordings are listed here: of the Java coordinator (``GroupMetadataManager``,
 ``CoordinatorRuntime``) and of the Scala one (``GroupCoordinator``, ``GroupMetadataManager``). They were taken from
 brokers of 2.8 to 4.3 (`tests/e2e/old_brokers.py`). A line in another wording is rejected and counted, never guessed.
 
@@ -35,7 +35,7 @@ from coordinator_model.states import REBALANCE_TIMEOUT, SESSION_EXPIRED
 
 MAX_BYTES: Final = 1024 * 1024
 MAX_BROKER_BYTES: Final = 256
-"""A longer key names no broker."""
+"""A longer key is not a broker's name."""
 UNKNOWN_WORDING: Final = "line of the coordinator's log in no known wording"
 AMBIGUOUS: Final = "line of the coordinator's log that can be read in more than one way"
 NOT_PROVIDED: Final = "not provided"
@@ -51,8 +51,8 @@ _METADATA = (
     " sessionTimeoutMs={}, rebalanceTimeoutMs={}, supportedProtocols={})"
 )
 
-# What it tells, and Kafka's format string; a place without a name is of no interest. The sentence that ends with two
-# full stops does so in Kafka.
+# What the line says, and Kafka's format string. A placeholder without a name is not used. The sentences that end with
+# two periods do so in Kafka.
 _TELLING: Final = (
     (SESSION_EXPIRED, "Member {member} in group {group} has failed, removing it from the group."),
     (SESSION_EXPIRED, "Member {member} in group {group} has failed, removing it from the group"),
@@ -173,7 +173,7 @@ _TELLING: Final = (
     (UNLOADED, "Finished unloading metadata for __consumer_offsets-{shard} with epoch {}."),
     (UNLOADED, "Resigned as the group coordinator for partition {shard} in epoch {}"),
 )
-# Of no interest here: known, so that a line in a wording of another version stands out.
+# These lines are not used. They are listed so that a line in an unknown wording is noticed.
 _SILENT: Final = (
     (
         "Dynamic member with unknown member id joins group {} in {} state. Created a new member id"
@@ -267,9 +267,9 @@ _BETWEEN_MEMBERS = re.compile(r"(?<=-[0-9a-f]{12}), |(?<=^[\w-]{22}), |(?<=, [\w
 
 
 class _Wording(NamedTuple):
-    """One of the wordings. ``literals``: the texts before, between and after the values; ``names``: of the values.
+    """One of the wordings. ``literals``: the texts before, between and after the values. ``names``: the values' names.
 
-    ``what`` is empty if the line is of no interest.
+    ``what`` is empty if the line is not used.
     """
 
     what: str
@@ -284,8 +284,8 @@ class _Wording(NamedTuple):
     def read(self, message: str) -> tuple[str, ...] | None:
         """Return the values; None: the message is in another wording.
 
-        Raises ``BadField`` if it fits in more than one way, that is, if the first and the last fit differ. A wording of
-        no interest may fit in any way.
+        Raises ``BadField`` if it fits in more than one way, that is, if the first and the last fit differ. A line that
+        is not used may fit in any number of ways.
         """
         first, *inner, last = self.literals if len(self.literals) > 1 else (*self.literals, "")
         if not (message.startswith(first) and message.endswith(last)) or len(message) < len(first) + len(last):
@@ -326,7 +326,7 @@ _WORDINGS: Final = tuple(_Wording.of(what, text) for what, text in (*_TELLING, *
 
 
 def parse_coordinator_line(place: SourceRow, value: bytes) -> list[CoordinatorLine]:
-    """Read one bare line. Raises ``BadField``, nothing else; no event for a line of no interest."""
+    """Read one bare line. Raises ``BadField``, nothing else. A line that is not used makes no event."""
     if len(value) > MAX_BYTES:
         raise BadField("line too long")
     text = clean(value.decode("utf-8", "replace"))

@@ -5,13 +5,13 @@ from typing import Any
 
 INT32 = 2**31
 LATEST_MS = 2**53
-"""An instant beyond this (the year 287396) is no instant."""
+"""A later instant (after the year 287396) is not valid."""
 MAX_LINE_BYTES = 16 * 1024 * 1024
-"""A longer line is refused unread: a leader's answer in a group of 5,000 members stays well below."""
+"""A longer line is rejected unread. A leader's JoinGroup answer in a group of 5,000 members is well below this size."""
 
 
 class BadField(ValueError):
-    """A line that is not what it should be; its text is the reason shown in the quarantine."""
+    """A field or a line that is not valid. The error's text is the reason that the quarantine shows."""
 
 
 def _refuse_constant(name: str) -> float:
@@ -19,7 +19,7 @@ def _refuse_constant(name: str) -> float:
 
 
 def parse_object(text: str) -> dict[str, Any]:
-    """Parse one JSON object; anything else, however broken or deep, raises ``BadField``."""
+    """Parse one JSON object. Anything else, however broken or deeply nested, raises ``BadField``."""
     try:
         parsed = json.loads(text, parse_constant=_refuse_constant)
     except BadField:
@@ -40,7 +40,7 @@ def a_dict(parent: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def a_list(parent: dict[str, Any], name: str) -> list[Any]:
-    """Return an array; absent or null is empty, as Kafka leaves out what a version does not have."""
+    """Return an array, empty if it is absent or null: Kafka leaves out what a version does not have."""
     value = parent.get(name)
     if value is None:
         return []
@@ -50,7 +50,7 @@ def a_list(parent: dict[str, Any], name: str) -> list[Any]:
 
 
 def a_str(parent: dict[str, Any], name: str) -> str:
-    """Return a string that must be there."""
+    """Return a string, which must be present."""
     value = parent.get(name)
     if not isinstance(value, str):
         raise BadField(f"{name}: not a string")
@@ -58,7 +58,7 @@ def a_str(parent: dict[str, Any], name: str) -> str:
 
 
 def str_or_none(parent: dict[str, Any], name: str) -> str | None:
-    """Return a string, or None where it is null or absent."""
+    """Return a string, or None if it is null or absent."""
     value = parent.get(name)
     if value is None:
         return None
@@ -68,7 +68,7 @@ def str_or_none(parent: dict[str, Any], name: str) -> str | None:
 
 
 def an_int(parent: dict[str, Any], name: str, default: int | None = None, *, limit: int = INT32) -> int:
-    """Return an integer of Kafka's int32 (or ``limit``) range."""
+    """Return an integer in the range of Kafka's int32, or in that of ``limit``."""
     value = parent.get(name, default)
     if not isinstance(value, int) or isinstance(value, bool) or not -limit <= value < limit:
         raise BadField(f"{name}: not an integer in range")
@@ -76,7 +76,7 @@ def an_int(parent: dict[str, Any], name: str, default: int | None = None, *, lim
 
 
 def a_duration_ms(parent: dict[str, Any], name: str) -> float:
-    """Return a duration of the request log: a double of milliseconds, never negative, at most some weeks."""
+    """Return a duration of the request log: a double of milliseconds, never negative, and less than some weeks."""
     value = parent.get(name)
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < INT32:
         raise BadField(f"{name}: not a duration")
@@ -84,7 +84,7 @@ def a_duration_ms(parent: dict[str, Any], name: str) -> float:
 
 
 def clean(text: str) -> str:
-    """Replace lone surrogates, which JSON can smuggle in and no encoder takes out again."""
+    """Replace lone surrogates, which JSON may contain and which cannot be encoded as UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,8 +1,9 @@
 """Recognizes known heartbeat lines without parsing them. Nearly all lines are heartbeats.
 
-All heartbeats of a member (one connection, one generation, one answer) have the same text before the correlation id,
-between it and the times, and after the times. So the first such line is parsed, and later ones are found by looking up
-those pieces. That costs a third of any parser and gives the same result, for classic and KIP-848 groups alike.
+All heartbeats of a member (on one connection, in one generation, with one answer) have the same text before the
+correlation id, between it and the times, and after the times. So the first such line is parsed, and later ones are
+recognized by looking up those pieces. That costs a third of any parser and gives the same result, for classic and
+KIP-848 groups alike.
 """
 
 import re
@@ -16,16 +17,16 @@ from coordinator_model.decode.telemetry.instants import instants
 from coordinator_model.events import TELEMETRY_RANK, Event, Heartbeat
 
 MAX_MEMBERS = 250_000
-"""Members remembered, at some 600 bytes each; beyond that all are forgotten and learned again."""
+"""Lines remembered, at some 600 bytes each. If there are more, all are forgotten and learned again."""
 MAX_BYTES = 256 * 1024 * 1024
-"""Lines remembered, in bytes, likewise: ids may be 32 KB long."""
+"""Lines remembered, in bytes, because ids may be 32 KB long. If there are more, all are forgotten too."""
 MAX_LINE_BYTES = 8 * 1024
 """A longer line is parsed each time."""
 ACCEPTED = (0, 27)
 """Only answers to members are remembered. Anybody may send heartbeats that are refused, under any number of ids."""
 _NUMBER = rb"(?:0|[1-9]\d{0,8}+)\.\d{1,20}+"
 _TIME = b"(" + _NUMBER + b")"
-# No exponents: Java writes those below a microsecond, which Kafka's clock does not go, and beyond three hours.
+# No exponents: Java writes them only below a microsecond, which is finer than Kafka's clock, and beyond three hours.
 TIMES = re.compile(
     rb",\"totalTimeMs\":" + _TIME + rb",\"requestQueueTimeMs\":" + _NUMBER + rb",\"localTimeMs\":" + _NUMBER +
     rb",\"remoteTimeMs\":" + _TIME + rb",\"throttleTimeMs\":(?:0|[1-9]\d{0,8}+)"
@@ -46,7 +47,8 @@ class Known(NamedTuple):
 class KnownLines(NamedTuple):
     """Known lines: their numbers, the indexes of their events, and four times for each line.
 
-    The times are ``TIMES``' groups, as ``instants`` takes them: total, remote, response queue, send.
+    The times are the groups of ``TIMES``, in the order in which ``instants`` takes them: total, remote, response queue,
+    send.
     """
 
     numbers: list[int]
@@ -64,14 +66,15 @@ class HeartbeatLines:
         self._pieces: dict[bytes, bytes] = {}
         self._bytes = 0
         self.said: list[Heartbeat] = []
-        """The parsed event of each known line; a new list once all are forgotten."""
+        """The parsed event of each known line. When all are forgotten, a new list begins."""
 
     def find(
         self, text: bytes, stops: Sequence[int], keys: Iterable[bytes | None], instants_ms: Iterable[int]
     ) -> KnownLines:
         """Find the known lines in ``text``.
 
-        ``stops``: where each line begins, and the end of the last. ``keys`` and ``instants_ms``: of their records.
+        ``stops``: where each line begins, and the end of the last. ``keys`` and ``instants_ms`` are those of the lines'
+        records.
         """
         known, find, starts, measure = self._known, text.find, text.startswith, TIMES.match
         numbers: list[int] = []
@@ -120,7 +123,7 @@ class HeartbeatLines:
             return
         tail = value[measured.end() :]
         if b"TimeMs" in tail or b"\\" in tail:
-            return  # a name given twice counts where it stands last, and an escape can spell any name
+            return  # if a field is there twice, its last value counts, and an escape can spell any field's name
         self._bytes += len(value)
         if len(self.said) >= MAX_MEMBERS or self._bytes > MAX_BYTES:
             self._known, self._pieces, self.said, self._bytes = {}, {}, [], len(value)

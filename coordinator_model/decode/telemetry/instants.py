@@ -1,8 +1,8 @@
-"""The instants of a request in the broker's clock, from when its line was written and the times that the line tells.
+"""The instants of a request by the broker's clock, from the instant of its line and the times in the line.
 
-The line is written when the answer has been sent, so with T its instant: answer = T - responseQueueTimeMs - sendTimeMs,
-arrival = T - totalTimeMs, and the coordinator applied a heartbeat or a leave at answer - remoteTimeMs, before a stalled
-write let the answer go.
+The line is written when the answer has been sent. Let T be the instant of the line. Then answer = T -
+responseQueueTimeMs - sendTimeMs, and arrival = T - totalTimeMs. The coordinator applied a heartbeat or a leave at
+answer - remoteTimeMs: a stalled write delays only the answer.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Instants(NamedTuple):
-    """Of one request, or columns of many."""
+    """The instants of one request, or columns for many."""
 
     arrival_ms: Any
     answer_ms: Any
@@ -22,8 +22,8 @@ class Instants(NamedTuple):
 def instants(written_ms: Any, times_ms: Iterable[Any], rounded: Callable[[Any], Any] = round) -> Instants:
     """Return the instants of a request whose times are total, remote, response queue and send.
 
-    They are numbers or columns, as ``rounded`` takes them, which returns whole milliseconds, a half to the even one.
-    The times behind the answer are added up before they are rounded.
+    They are numbers or columns. ``rounded`` must take the same, and round to whole milliseconds, a half to the even
+    one. The times after the answer are added up before they are rounded.
     """
     total, remote, queued, sending = times_ms
     remote_ms, answer_ms = rounded(remote), written_ms - rounded(queued + sending)

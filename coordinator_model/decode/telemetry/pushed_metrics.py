@@ -1,7 +1,7 @@
-"""What a client's own metrics (KIP-714) show of its polls: pushed to a broker, or exported by OpenTelemetry.
+"""A client's polls as its own metrics (KIP-714) show them: pushed to a broker, or exported by OpenTelemetry.
 
-Their bytes are protobuf, which the standard library cannot read. So the caller passes in a ``MetricsReader``, as it
-passes a ``Zone``. Without one, metrics say nothing.
+The metrics are protobuf, which the standard library cannot read. So the caller passes in a ``MetricsReader``, as it
+passes a ``Zone``. Without one, nothing is learned from metrics.
 """
 
 import base64
@@ -18,16 +18,17 @@ MAX_MS = 2**31
 """Some 24 days. A greater age is in another unit, or not an age."""
 NEVER_POLLED = -1
 MAX_EXPORTED = 1_000
-"""Consumers in one record of a collector: it batches some thousand data points."""
+"""Consumers in one record of a collector. It batches some thousand data points."""
 TOO_MANY = "exported metrics: of too many consumers in one record"
 
 
 class ClientMetrics(NamedTuple):
-    """What is read of one consumer's metrics: whose they are, and how many whole seconds ago its client polled.
+    """What is read from one consumer's metrics: whose they are, and how many whole seconds ago the client polled.
 
-    ``poll_age_s`` None: the client does not tell it, as librdkafka. That one tells whether it ``polled`` in the
-    ``interval_ms`` before; None: it does not say. ``longest_ms``: the longest time between two polls, of late.
-    ``shown``: what else it tells, by name. What only a collector's record names: client id, host, client instance id.
+    ``poll_age_s`` None: the metrics do not have it, such as librdkafka's. Those show instead whether the client
+    ``polled`` in the ``interval_ms`` before; None: they do not show it. ``longest_ms``: the longest recent time between
+    two polls. ``shown``: other metrics, by name. Only a collector's record has the client id, the host and the client
+    instance id.
     """
 
     group: str
@@ -44,22 +45,22 @@ class ClientMetrics(NamedTuple):
 
 
 MetricsReader = Callable[[bytes, int | None], list[ClientMetrics]]
-"""Maps bytes to what they say of each consumer in them.
+"""Reads bytes into the metrics of each consumer in them.
 
-A push has the id of its compression; None: a collector's record, as protobuf or JSON. Raises ``BadField`` where they
-cannot be read.
+The second argument is the id of a push's compression; None: the bytes are a collector's record, as protobuf or JSON.
+Raises ``BadField`` if they cannot be read.
 """
 
 
 def unread(_metrics: bytes, compression: int | None) -> list[ClientMetrics]:
-    """Read nothing from metrics. A push still counts as a line; another record may be anything and does not."""
+    """Read nothing from metrics. A push still counts as a line. Another record is rejected: it may be anything."""
     if compression is None:
         raise BadField("exported metrics: no reader")
     return []
 
 
 def metrics_bytes(text: str) -> bytes:
-    """Return the bytes that the request log writes as base64."""
+    """Decode the base64 that the request log writes for bytes."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -67,7 +68,7 @@ def metrics_bytes(text: str) -> bytes:
 
 
 def poll_age_ms(said: ClientMetrics) -> int | None:
-    """Return a poll age; None: it tells none, or it never polled. A client tells whole seconds, rounded down."""
+    """Return a poll age; None: there is none, or the client never polled. Clients round down to whole seconds."""
     age_s = said.poll_age_s
     if age_s is None or age_s == NEVER_POLLED:
         return None
@@ -77,7 +78,7 @@ def poll_age_ms(said: ClientMetrics) -> int | None:
 
 
 def poll_interval_ms(said: ClientMetrics) -> int | None:
-    """Return the longest time between polls; a Java client that has not polled twice of late tells none (NaN)."""
+    """Return the longest time between polls. A Java client that has not polled twice recently sends NaN."""
     if said.longest_ms is None or not math.isfinite(said.longest_ms):
         return None
     if not 0 <= said.longest_ms < MAX_MS:
@@ -86,16 +87,16 @@ def poll_interval_ms(said: ClientMetrics) -> int | None:
 
 
 def tells_of_polls(said: ClientMetrics, age_ms: int | None) -> bool:
-    """Tell whether there is anything to learn: a member's poll age, or whether one without ages polled."""
+    """Tell whether metrics show a member's poll age or, if the client sends no ages, whether it polled."""
     if age_ms is not None:
         return bool(said.member_id)
     return said.polled is not None and said.poll_age_s is None
 
 
 def exported(place: SourceRow, consumers: Iterable[ClientMetrics]) -> list[MetricsExported]:
-    """Return what a collector's record says. The clocks of its clients do not count, so each age is a lower bound.
+    """Return the events of a collector's record. The clients' clocks are not used, so each age is a lower bound.
 
-    A consumer whose metrics cannot be read is skipped. If there is no other consumer, the record is rejected.
+    A consumer whose metrics cannot be read is skipped. If no other consumer makes an event, the record is rejected.
     """
     events, bad = [], None
     for said in consumers:

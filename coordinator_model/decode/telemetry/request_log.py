@@ -1,9 +1,9 @@
-"""A line of ``kafka.request.logger`` (DEBUG) to an event.
+"""Turns a line of ``kafka.request.logger`` (DEBUG) into events.
 
-``Completed request:{json}`` since Kafka 2.8 (KIP-673), bare (``shipped`` makes it so). What its times tell:
-``instants``.
+The line is ``Completed request:{json}`` since Kafka 2.8 (KIP-673), and bare: ``shipped`` unwraps it. ``instants``
+computes the instants from the times in it.
 
-This is the slow path, through ``json`` and typed fields. Known heartbeats take a shorter one (``heartbeats``).
+Here lines are parsed with ``json`` and typed fields, which is slow. Known heartbeats are not parsed (``heartbeats``).
 """
 
 import re
@@ -53,23 +53,23 @@ PROBE_ASKED_PREFIX = "asked-"
 PUSH_TELEMETRY = "PUSH_TELEMETRY"
 INVALID_GROUP_ID = 24
 GROUP_KEY = 0
-"""Of ``FindCoordinator``: a group's coordinator is asked for."""
+"""The key type of a ``FindCoordinator`` request that asks for a group's coordinator."""
 MAX_ASKED = 64
 MAX_PROBE_DIGITS = 18
-"""Fits an int64. Anybody may send this request, and Python refuses to read 4,300 digits."""
+"""This many digits fit into an int64. Anybody may send this request, and Python refuses to read 4,300 digits."""
 
 REFUSED_COMMITS = frozenset({22, 25, 82})
 """ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID: the sender is no longer the member that it names. 27 is
-not among these: it tells a current member to rejoin first."""
+not among them: it tells a current member to rejoin first."""
 MAX_REFUSED_PARTITIONS = 64
 """Partitions kept of a refused commit."""
 MAX_CONNECTION = 512
-"""Longer is no connection; the pattern takes quadratic time on one made for it."""
+"""A longer text is not a connection. On a crafted text the pattern takes quadratic time, so the length is limited."""
 _CONNECTION = re.compile(r"(.*:\d+)-(.*):\d+-\d+(?:-\d+)?")
 
 
 class _Line(NamedTuple):
-    """What all APIs' lines share, in the broker's clock."""
+    """The fields that the lines of all APIs have. Instants are by the broker's clock."""
 
     place: SourceRow
     api: str
@@ -90,7 +90,7 @@ class _Line(NamedTuple):
 
     @property
     def leave_order_ms(self) -> int:
-        """The instant by which a leave is ordered: when it was applied. Rounded times would place it too early.
+        """The instant by which a leave is ordered: when it was applied, plus 1 ms, because times are rounded.
 
         Otherwise it could come before the JoinGroup that was answered just before it on the same connection.
         """
@@ -155,7 +155,7 @@ def _body(line: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _events(line: _Line) -> list[Event]:
     if not line.response and line.api in _READERS:
-        return []  # a request whose channel closed before it was answered says nothing that happened
+        return []  # the channel closed before the request was answered, so the line does not say what happened
     reader = _READERS.get(line.api)
     events = reader(line) if reader else []
     return [event for event in events if event.group or isinstance(event, Tick) or _asks_to_join_nothing(event)]
@@ -204,7 +204,7 @@ def _join(line: _Line) -> list[Event]:
             a_str(request, "memberId"),
             str_or_none(request, "groupInstanceId"),
             session_timeout_ms,
-            # JoinGroup v0 has no rebalance timeout: the session timeout stands for both
+            # JoinGroup v0 has no rebalance timeout: Kafka uses the session timeout for both
             an_int(request, "rebalanceTimeoutMs", session_timeout_ms),
             an_int(response, "generationId", -1),
             str_or_none(response, "protocolType") or str_or_none(request, "protocolType"),
@@ -243,7 +243,7 @@ def _sync(line: _Line) -> list[Event]:
 
 
 def _leave(line: _Line) -> list[Event]:
-    """LeaveGroup v0-2 names one member at the top, v3+ a batch with an error each, v5+ a reason each."""
+    """Read a leave: v0-2 names one member at the top, v3+ a batch with an error for each, v5+ a reason for each."""
     request, response = line.request, line.response
     group, error = a_str(request, "groupId"), an_int(response, "errorCode")
     named = [request] if "memberId" in request else []
@@ -315,7 +315,7 @@ def _consumer_heartbeat(line: _Line) -> list[Event]:
 
 
 def _commit(line: _Line) -> list[Event]:
-    """Only a refused commit of a client that claims to be a member counts. Generation -1: an admin, or `assign`."""
+    """Read a refused commit of a client that claims to be a member. Generation -1: an admin client, or `assign`."""
     request, generation = line.request, an_int(line.request, "generationIdOrMemberEpoch", -2)
     if generation == -2:
         generation = an_int(request, "generationId", -1)  # before version 9, and TXN_OFFSET_COMMIT
@@ -342,7 +342,7 @@ def _commit(line: _Line) -> list[Event]:
 
 
 def _refused_partitions(response: dict[str, Any]) -> dict[tuple[str, int], int]:
-    """Return the partitions whose commit was refused, each with its error; a topic may be known by its id only."""
+    """Return the partitions whose commit was refused, each with its error. A topic may have only its id."""
     found = {}
     for topic in a_list(response, "topics"):
         name = str_or_none(topic, "name") or a_str(topic, "topicId") if isinstance(topic, dict) else ""
@@ -354,7 +354,7 @@ def _refused_partitions(response: dict[str, Any]) -> dict[tuple[str, int], int]:
 
 
 def _find_coordinator(line: _Line) -> list[Event]:
-    """Only a client that asks for its one group counts: admin tools ask for many, and producers for transactions."""
+    """Read a request of a client that asks for one group. Admin tools ask for many, and producers for transactions."""
     request = line.request
     keys = a_list(request, "coordinatorKeys") or [request.get("key")]
     if an_int(request, "keyType", GROUP_KEY) != GROUP_KEY or len(keys) != 1 or not isinstance(keys[0], str):
@@ -367,9 +367,9 @@ def _seen(line: _Line, group: str) -> ClientSeen:
 
 
 def _list_groups(line: _Line) -> list[Event]:
-    """Only the monitor's own probe counts. Its states filter has the number that makes lost lines visible.
+    """Read a request of the monitor's own probe. Its states filter has the number that makes lost lines visible.
 
-    It also has the probe's name for the broker that it asks, which maps the line's key to that broker.
+    The filter also has the probe's name for the broker that it asks, which maps the line's key to that broker.
     """
     if line.client_id != PROBE_CLIENT_ID:
         return []
@@ -386,11 +386,11 @@ def _list_groups(line: _Line) -> list[Event]:
 
 
 def _push(line: _Line, read_metrics: MetricsReader) -> list[Event]:
-    """Only a push that the broker took counts: it refuses those that come too often or are too large."""
+    """Read a push that the broker accepted. It refuses pushes that come too often or are too large."""
     if an_int(line.response, "errorCode", -1) != 0:
         return []
     data = metrics_bytes(a_str(line.request, "metrics"))
-    if not data:  # of what its broker asks for the client has nothing: librdkafka names a compression all the same
+    if not data:  # the client has none of the metrics that its broker asks for; librdkafka still names a compression
         return []
     terminating = line.request.get("terminating") is True
     for said in read_metrics(data, an_int(line.request, "compressionType")):

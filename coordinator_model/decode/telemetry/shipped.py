@@ -1,8 +1,8 @@
-"""Turn a line from a log shipper into the line that the broker's own appender sends: unwrapped, with its own date.
+"""Turns a line from a log shipper into the line that the broker's own appender sends: unwrapped, with its own date.
 
 It reads lines of the request log and of the group coordinator's own log. A shipper sends a line of the broker's log
-file, ``[date] DEBUG Completed request:{json} (kafka.request.logger)``, as it stands there or as a string in JSON of its
-own: ``{"message": line}``, ``{"log": line}``, ``{"event": {"original": line}}``.
+file, ``[date] DEBUG Completed request:{json} (kafka.request.logger)``, either unchanged or as a string in its own JSON:
+``{"message": line}``, ``{"log": line}``, ``{"event": {"original": line}}``.
 
 The record's timestamp says when the line was shipped. The line's date says when it was written, in the brokers' time
 zone; a wrapped line without a date has the date of its wrapper. If the two are more than ten minutes apart the line is
@@ -21,17 +21,17 @@ from coordinator_model.decode.telemetry.fields import MAX_LINE_BYTES, BadField, 
 
 PREFIX = b"Completed request:"
 COORDINATOR_PREFIXES = (b"[GroupCoordinator ", b"[GroupMetadataManager ")
-"""How lines of a group coordinator begin: in Java, in Scala, and in Scala about loading."""
+"""The beginnings of a group coordinator's lines: of the Java and the Scala coordinator, and of the latter's loading."""
 _BEGIN = re.compile(rb"Completed request:|\[GroupCoordinator (?:id=)?\d|\[GroupMetadataManager brokerId=\d")
-"""A line begins at the first of these. What clients choose, such as a group id, comes later."""
+"""A line begins at the first match. Texts that clients choose, such as a group id, come later in the line."""
 _LOGGER = re.compile(rb" \([\w.$]{1,256}\)\s*\Z")
-"""The logger's name, which a layout may write behind a line."""
+"""The logger's name, which a layout may write after a line."""
 MAX_WRAPS = 2
-"""How often a line is wrapped at most: in a container runtime's JSON, and in a shipper's."""
+"""How many times a line may be wrapped: in a container runtime's JSON, and in a shipper's."""
 MAX_HEAD_BYTES = 256
-"""The date is searched in this many bytes before the prefix."""
+"""The date is searched for in this many bytes before the prefix."""
 MAX_LATE_MS = 600_000
-"""How long after it was written a line may be shipped; zones are at least a quarter of an hour apart."""
+"""How long after it was written a line may be shipped. Zones are at least a quarter of an hour apart."""
 MAX_SKEW_MS = 5_000
 """How far the broker's clock may be ahead of the clock of the record's timestamp."""
 NOT_A_LINE = "not a line of the request log"
@@ -54,12 +54,12 @@ _JSON = json.JSONDecoder()
 Date = re.Match[bytes]
 """A match of ``_DATE``."""
 Zone = Callable[[int], Sequence[int]]
-"""Maps a local time (milliseconds, read as if it were UTC) to the instants it can mean: two where clocks were set
-back."""
+"""Maps a local time (milliseconds, read as if it were UTC) to the instants it can mean: two if it is in the hour in
+which clocks were set back."""
 
 
 def utc(local_ms: int) -> Sequence[int]:
-    """Read a clock that shows UTC."""
+    """Return the instant of a local time in UTC."""
     return (local_ms,)
 
 
@@ -74,7 +74,7 @@ def is_coordinator_line(value: bytes) -> bool:
 
 
 def bare(row: SourceRow, zone: Zone = utc) -> SourceRow:
-    """Return a row's line bare, at the instant of its own date if it has one. Raises ``BadField``, nothing else."""
+    """Return a row with its line bare, at the line's own date if it has one. Raises ``BadField``, nothing else."""
     if row.value is None or is_bare(row.value):
         return row
     text, wrappers = _unwrap(row.value)
@@ -88,7 +88,7 @@ def bare(row: SourceRow, zone: Zone = utc) -> SourceRow:
 
 
 def needs_zone(row: SourceRow) -> bool:
-    """Tell whether a row's instant depends on the brokers' zone. What cannot be read does not."""
+    """Tell whether a row's instant depends on the brokers' zone. That of a row that cannot be read does not."""
     if row.value is None or is_bare(row.value):
         return False
     try:
@@ -114,12 +114,12 @@ def _unwrap(value: bytes) -> tuple[bytes, list[dict[str, Any]]]:
         lines = [line.encode("utf-8", "replace") for line in _strings(wrappers[0])]
         if not lines:
             raise BadField(NOT_A_LINE)
-        value = max(lines, key=_begin)  # with what stands before it, where one has that
+        value = max(lines, key=_begin)  # prefer a text that has something before the line, such as its date
     return value, wrappers
 
 
 def _strings(wrapper: dict[str, Any]) -> Iterator[str]:
-    """Yield what may be the line."""
+    """Yield the texts in a wrapper that may be the line."""
     event = wrapper.get("event")
     original = event.get("original") if isinstance(event, dict) else None
     for text in (wrapper.get("message"), wrapper.get("log"), wrapper.get("event.original"), original):
@@ -128,7 +128,7 @@ def _strings(wrapper: dict[str, Any]) -> Iterator[str]:
 
 
 def _head_and_body(text: bytes) -> tuple[bytes, bytes]:
-    """Return what stands before the line, and all from its beginning on."""
+    """Return the text before the line, and the text from its beginning on."""
     start = _begin(text)
     if start < 0:
         raise BadField(NOT_A_LINE)
@@ -136,13 +136,13 @@ def _head_and_body(text: bytes) -> tuple[bytes, bytes]:
 
 
 def _begin(text: bytes) -> int:
-    """Return where a line begins, -1 where there is none."""
+    """Return where a line begins; -1: there is none."""
     found = _BEGIN.search(text)
     return -1 if found is None else found.start()
 
 
 def _trimmed(body: bytes) -> bytes:
-    """Return the line without what a layout writes after it: the logger, the end of the line."""
+    """Return the line without what a layout writes after it: the logger's name and the line break."""
     if is_coordinator_line(body):
         return _LOGGER.sub(b"", body, count=1) if _LOGGER.search(body) else body.rstrip(b"\r\n")
     text = body.decode("utf-8", "replace")
@@ -156,7 +156,7 @@ def _trimmed(body: bytes) -> bytes:
 
 
 def _date(head: bytes) -> Date | None:
-    """Return the last date before the prefix. An earlier one is a container runtime's."""
+    """Return the last date before the prefix. An earlier date is that of a container runtime."""
     dates = list(_DATE.finditer(head))
     return dates[-1] if dates else None
 
@@ -172,7 +172,7 @@ def _date_of(wrappers: list[dict[str, Any]]) -> Date | None:
 
 
 def _written_ms(date: Date, zone: Zone, shipped_ms: int) -> int:
-    """Return the instant of a date: of two, the one nearer to the instant at which the line was shipped."""
+    """Return the instant of a date. If it can mean two, return the one nearer to when the line was shipped."""
     written_ms = min(_instants_ms(date, zone), key=lambda at_ms: abs(at_ms - shipped_ms))
     if written_ms < 0 or shipped_ms - written_ms > MAX_LATE_MS:
         raise BadField(LATE)
