@@ -14,7 +14,7 @@ class Thresholds:
     poll_at_risk_ratio: float = 0.8
     """A member is at risk after this share of its max.poll.interval.ms without a poll."""
     settled_after_ms: int = 60_000
-    """How long a group has to be stable before its set-up is checked, which then happens within as long again."""
+    """How long a group has to be stable before its setup is checked. The check comes within the same time again."""
     page_after_ms: int = 60_000
     """How long the partitions have to be unowned before a warning becomes a page."""
     resolve_after_ms: int = 60_000
