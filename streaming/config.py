@@ -101,9 +101,9 @@ class Run(Table):
     data_folder: LocalPath = Path("monitor-data")
     """The folder of the checkpoints. Each cluster needs its own."""
     trigger_ms: Positive = 800
-    """How often a batch begins. On average a deadline waits half as long before it is judged (decision 0011)."""
+    """How often a batch begins. On average a deadline waits half of this before it is judged (decision 0011)."""
     view_refresh_ms: Positive = 10_000
-    """How often a group that does not change is written to the database. So old the time left of its members may be."""
+    """How often a group that does not change is written to the database. Its members' time left can be this old."""
     operator_key: Literal["shard", "group"] = "shard"
     """What the Spark job keeps one state for: a partition of `__consumer_offsets` (`shard`), or each group, which costs
     20 to 40 times more.
@@ -164,7 +164,7 @@ class Serve(Table):
     host: str = "127.0.0.1"
     """The address to listen on. `0.0.0.0` is every address of this machine."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 8_844
-    """The port to listen on. 0 takes a free one."""
+    """The port to listen on. 0 chooses a free one."""
     monitor_stalled_ms: Positive = 15_000
     """After how long without a sign of life of `run` the alert `monitor-stalled` is sent."""
     public_url: HttpUrl | None = None

@@ -54,7 +54,7 @@ class Kafka(Table):
     offsets_topic: str = "__consumer_offsets"
     """The topic of the group coordinator. Only tests need another name."""
     telemetry_topics: tuple[str, ...] = ("group-telemetry",)
-    """The topics of the brokers' request logs. Whatever stands there is believed: let only brokers write there."""
+    """The topics of the brokers' request logs. Every line in them is believed: let only brokers write there."""
     telemetry_zone: Annotated[str, AfterValidator(_zone_name)] | None = None
     """The time zone of the dates in lines that a shipper sends from brokers' log files, as `Europe/Berlin` or `+02:00`.
     Without it, UTC. A date that names a zone is read in that zone. A line without a date has the date of the shipper's
@@ -62,7 +62,7 @@ class Kafka(Table):
     """
     client_telemetry_topics: tuple[str, ...] = ("group-client-telemetry",)
     """The topics in which applications report when they last polled, and those into which an OpenTelemetry collector
-    writes what clients pushed (`otlp_proto` or `otlp_json`). An application that writes there is believed of itself.
+    writes what clients pushed (`otlp_proto` or `otlp_json`). An application is believed about itself only.
     """
     security_protocol: SecurityProtocol = "PLAINTEXT"
     """The security protocol of the brokers' listener."""

@@ -41,17 +41,18 @@ SETTINGS = Settings.model_validate(
 )
 HEAD = f"""# Metrics
 
-Written by `make docs` from the code; do not edit. `serve` answers them at `/metrics`, beside the usual `process_*`
-metrics of its own process.
+Written by `make docs` from the code; do not edit. `serve` exports these metrics at `/metrics`, together with the usual
+`process_*` metrics of its own process.
 
-Series are bounded whatever the fleet: totals by cluster, type, state, rule; a series of its own for at most
-{metrics.GROUP_SERIES:,} groups (the worst first), for the {metrics.MEMBER_SERIES} members
-worst off and those that at most {metrics.REBALANCING_GROUPS} rebalancing groups wait for, and never a member id as a
-label. Lag has series for at most {lag_metrics.TOPIC_SERIES:,} topics of these groups and, with
-`[serve] partition_metrics = true`, for at most {lag_metrics.PARTITION_SERIES:,} partitions. What is not known has no
-sample, never a -1 ([lag](lag.md)). Labels of `[[groups]]` are added to `{metrics.GROUP_INFO}`. A label's value has at
-most {metrics.LABEL_CHARACTERS} characters: of a longer one (Kafka takes ids of 32 KiB) the end becomes `~` and
-{metrics.HASH_CHARACTERS} hexadecimal digits of a hash of the whole, so that two groups stay two.
+The number of series is bounded for any fleet. There are totals by cluster, type, state and rule. At most
+{metrics.GROUP_SERIES:,} groups (the worst first) have their own series, and so have the
+{metrics.MEMBER_SERIES} members that are worst off and those that at most {metrics.REBALANCING_GROUPS} rebalancing
+groups wait for. A member id is never a label. Lag has series for at most
+{lag_metrics.TOPIC_SERIES:,} topics of these groups and, with `[serve] partition_metrics = true`, for at most
+{lag_metrics.PARTITION_SERIES:,} partitions. Unknown values have no sample, never a -1 ([lag](lag.md)). Labels of
+`[[groups]]` are added to `{metrics.GROUP_INFO}`. A label's value has at most {metrics.LABEL_CHARACTERS} characters.
+The end of a longer one (Kafka accepts ids of 32 KiB) is replaced by `~` and
+{metrics.HASH_CHARACTERS} hexadecimal digits of a hash of the whole value, so that two groups stay distinct.
 
 | metric | type | meaning | sample |
 | --- | --- | --- | --- |

@@ -133,7 +133,7 @@ def config(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace, 
 
 
 def steady(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) -> None:
-    """Measure at the pace of the heartbeats: batches, detection, memory, processor time."""
+    """Measure at the pace of the heartbeats: batches, detection, memory, CPU time."""
     seconds = START_S + WARM_UP_S + options.seconds
     with loaded(cluster, folder, options, seconds + 30), running(folder, options.job) as job:
         await_steady(folder, 3 * options.groups * options.members / HEARTBEAT_S)
@@ -252,7 +252,7 @@ def cold_start(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespa
     reader_s.append(cold.read_bare(servers, OFFSETS_TOPIC, options.records))
     busy_s, bare_s = busy([batch for batch in batches(folder) if batch["rows"]]), min(reader_s)
     pace = f"{options.records / busy_s:,.0f} a second, {busy_s:.1f} s busy"
-    readers = " and ".join(f"{seconds:.1f} s" for seconds in reader_s) + f" ({cpu_s:.1f} s of processor time)"
+    readers = " and ".join(f"{seconds:.1f} s" for seconds in reader_s) + f" ({cpu_s:.1f} s of CPU time)"
     print(f"| cold start, {options.records:,} records | {pace} |")
     print(f"| … until all groups are in view, with the start of Spark | {total_s:.1f} s |")
     print(f"| … until all lags are in view | {lags_s:.1f} s |")
@@ -276,7 +276,7 @@ def report_more(used: dict[str, Usage], idle: dict[str, Usage]) -> None:
     """Tell what each program used more than on an empty topic."""
     for name, usage in sorted(used.items()):
         more_s = usage.cpu_s - (idle[name].cpu_s if name in idle else 0)
-        print(f"| … {name} | {usage.cpu_s:.1f} s of processor time, {more_s:.1f} s of it above the empty topic |")
+        print(f"| … {name} | {usage.cpu_s:.1f} s of CPU time, {more_s:.1f} s of it above the empty topic |")
 
 
 def report_large(folder: Path) -> None:
@@ -361,7 +361,7 @@ def report_speed(when: str) -> None:
         begin = time.process_time()
         sum(number * number for number in range(100_000))
         spans.append(round((time.process_time() - begin) * 1000, 1))
-    print(f"| {SPEED_LOOPS} loops of arithmetic, {when}, ms of processor time | p50 {statistics.median(spans)} |")
+    print(f"| {SPEED_LOOPS} loops of arithmetic, {when}, ms of CPU time | p50 {statistics.median(spans)} |")
 
 
 def report_batches(folder: Path, since: float, until: float, trigger_ms: int) -> None:

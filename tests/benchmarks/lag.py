@@ -212,12 +212,12 @@ def of_a_broker() -> None:
                 for spent, before, after in zip((ours, brokers, took), began, ended, strict=True):
                     spent.append(1_000 * (after - before))
     what = f"{ASKED_TOPICS * ASKED_PARTITIONS:,} partitions, their ends and first offsets"
-    row(f"a round of {what}: ours", f"{np.median(ours):.0f} ms of processor time, {np.median(took):.0f} ms")
-    row("its broker's", f"{np.mean(brokers):.0f} ms of processor time")
+    row(f"a round of {what}: ours", f"{np.median(ours):.0f} ms of CPU time, {np.median(took):.0f} ms")
+    row("its broker's", f"{np.mean(brokers):.0f} ms of CPU time")
 
 
 def cpu_s(pid: int) -> float:
-    """Return the processor time of a process."""
+    """Return the CPU time of a process."""
     user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 

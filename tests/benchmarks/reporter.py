@@ -1,7 +1,7 @@
 """What the reporter costs an application: `python -m tests.benchmarks reporter`.
 
 Two members of each client that differ in the reporter alone, in one process; blocks of polls of either, in turn. Of the
-thread that polls: processor time and wall time a poll, medians of the blocks. Of all other threads: processor time a
+thread that polls: CPU time and wall time a poll, medians of the blocks. Of all other threads: CPU time a
 second while the application does nothing, with the reporter and without.
 """
 
@@ -105,7 +105,7 @@ def measure(name: str, consumers: list[Polled], polls: int) -> None:
             blocks[which].append(block(consumers[which].poll, polls))
     for consumer in consumers:
         consumer.close()
-    for part, words in enumerate(("processor time", "wall time")):
+    for part, words in enumerate(("CPU time", "wall time")):
         plain, reported = ([made[part] for made in side] for side in blocks)
         ratio = statistics.median(b / a for a, b in zip(plain, reported, strict=True))
         extra_us = statistics.median(b - a for a, b in zip(plain, reported, strict=True))
@@ -125,7 +125,7 @@ def block(poll: Callable[[], Any], polls: int) -> Block:
 
 
 def measure_idle(name: str, consumers: list[Polled]) -> None:
-    """Print the process's processor time a second: of both, then of the one without the reporter."""
+    """Print the process's CPU time a second: of both, then of the one without the reporter."""
     together = idle_ms()
     consumers[1].close()
     plain = idle_ms()

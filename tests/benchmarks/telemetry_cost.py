@@ -2,7 +2,7 @@
 
 A broker for each kind, all running throughout. Of each, a block of requests with its telemetry off and one with it on,
 in turn, so that both are of the same process and of the same minute; `PAIRS` rounds over all brokers. A request is sent
-when the one before it was answered, on one connection. Processor time is the broker process's own, from /proc: with the
+when the one before it was answered, on one connection. CPU time is the broker process's own, from /proc: with the
 appender it includes the producer inside it, and the writing of what that produces. Medians of the blocks; ratios and
 differences are medians of the pairs. The first kind changes nothing: what it shows is noise.
 """
@@ -129,7 +129,7 @@ class Broker:
         return Block(cpu_us, sorted(answers_ms))
 
     def _written(self) -> tuple[float, int, int, float]:
-        """Return the time, lines and bytes of the telemetry topic, and the shipper's processor time."""
+        """Return the time, lines and bytes of the telemetry topic, and the shipper's CPU time."""
         lines, size = written(self._cluster)
         shipper_s = usage_of(self._shipper.pid)["driver"].cpu_s if self._shipper else 0.0
         return time.perf_counter(), lines, size, shipper_s

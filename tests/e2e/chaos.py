@@ -198,7 +198,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=240)
     parser.add_argument("--nodes", type=int, choices=(1, 3), default=1)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--java", action="store_true", help="Java consumers too (more memory and processor time)")
+    parser.add_argument("--java", action="store_true", help="Java consumers too (more memory and CPU time)")
     parser.add_argument(
         "--coordinator-log",
         action="store_true",
