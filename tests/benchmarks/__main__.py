@@ -28,17 +28,17 @@ from tests.benchmarks.load import INTERVAL_MS
 from tests.benchmarks.processes import Usage, usage_of
 
 SECONDS = 300
-START_S = 240  # Spark, the first batches, the telemetry read back: at most
+START_S = 240  # at most, for Spark, the first batches and reading back the telemetry
 WARM_UP_S = 240  # the JVM compiles (decision 0007, 18)
-BACKLOG_S = 90  # of heartbeats, waiting
+BACKLOG_S = 90  # of heartbeats that wait for the job
 SPEED_LOOPS = 50
 HEARTBEAT_S = INTERVAL_MS / 1_000
 BROKERS = 4
 COMMIT_RATES = (0, 5_000, 10_000, 20_000, 30_000)
-"""A second, each for a while."""
+"""Rates per second, each for a while."""
 RATE_S = 45
 SETTLE_S = 15
-"""Of each rate, not measured."""
+"""At the start of each rate: not measured."""
 COMMITTED_AT_MOST = 1_000
 THIRDS = 3
 ALL = ("steady", "backlog", "cold", "line")
@@ -155,7 +155,7 @@ def steady(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) 
 
 
 def backlog(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace) -> None:
-    """Measure the highest rate: the job, just started, finds heartbeats waiting."""
+    """Measure the highest rate: the job starts with heartbeats waiting."""
     with loaded(cluster, folder, options, BACKLOG_S):
         time.sleep(BACKLOG_S)
     with running(folder):
@@ -190,7 +190,7 @@ def commits(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace)
 
 @contextlib.contextmanager
 def committing(cluster: EmbeddedCluster, options: argparse.Namespace, rate: int) -> Iterator[None]:
-    """Keep offset commits coming, so many a second."""
+    """Keep offset commits coming at this rate per second."""
     values = {
         "bootstrap-servers": cluster.bootstrap_servers,
         "topic": OFFSETS_TOPIC,
@@ -214,7 +214,7 @@ def committing(cluster: EmbeddedCluster, options: argparse.Namespace, rate: int)
 def report_rate(
     rate: int, chosen: list[dict[str, object]], cores: float, heartbeat_cores: float, options: argparse.Namespace
 ) -> None:
-    """Print a row: rows a batch in the first and the last third tell whether a backlog grows."""
+    """Print a row: rows per batch in the first and the last third show whether a backlog grows."""
     if len(chosen) < THIRDS:
         print(f"| {rate:,} commits a second | fewer batches than tell anything |", flush=True)
         return
@@ -273,14 +273,14 @@ def cold_start(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespa
 
 
 def report_more(used: dict[str, Usage], idle: dict[str, Usage]) -> None:
-    """Tell what each program used more than on an empty topic."""
+    """Print what each program used beyond its use on an empty topic."""
     for name, usage in sorted(used.items()):
         more_s = usage.cpu_s - (idle[name].cpu_s if name in idle else 0)
         print(f"| … {name} | {usage.cpu_s:.1f} s of CPU time, {more_s:.1f} s of it above the empty topic |")
 
 
 def report_large(folder: Path) -> None:
-    """Tell how fast large batches were."""
+    """Print how fast large batches were."""
     large = [batch for batch in batches(folder) if batch["rows"] >= ROWS_PER_BATCH // 2]
     rates = [f"{batch['rows'] / busy([batch]):,.0f}" for batch in large]
     print(f"| … of its large batches, records a second, the first one cold | {', '.join(rates)} |")
@@ -296,7 +296,7 @@ def job_folder(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespa
 
 
 def await_read(folder: Path, records: int, module: str = JOB) -> tuple[float, dict[str, Usage]]:
-    """Return in how many seconds a batch has ended and a job has read so much, and what its processes have used."""
+    """Return after how many seconds a batch had ended and a job had read so much, and what its processes used."""
     begin = time.time()
     with running(folder, module) as job:
         while not batches(folder) or sum(batch["rows"] for batch in batches(folder)) < records:
@@ -339,7 +339,7 @@ def busy(chosen: list[dict[str, object]]) -> float:
 
 
 def await_steady(folder: Path, most_rows: float) -> None:
-    """Return once what was waiting at the start is worked off: a batch brings no more than that. Or after `START_S`."""
+    """Return once a batch has no more rows than this: the backlog of the start is worked off. Or after `START_S`."""
     give_up = time.monotonic() + START_S
     while time.monotonic() < give_up:
         done = batches(folder)
@@ -355,7 +355,7 @@ def batches(folder: Path) -> list[dict[str, object]]:
 
 
 def report_speed(when: str) -> None:
-    """Tell how fast the machine is just then: without it, runs of different hours cannot be compared."""
+    """Print how fast the machine is now: without it, runs of different hours cannot be compared."""
     spans = []
     for _ in range(SPEED_LOOPS):
         begin = time.process_time()

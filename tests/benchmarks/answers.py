@@ -1,7 +1,7 @@
-"""What the answers of `serve` weigh: bytes, seconds, and by how much the process grows while it makes them.
+"""What the answers of `serve` cost: bytes, seconds, and how much the process grows while it makes them.
 
-A fleet of groups that commit to 24 partitions each, one of them huge, and groups whose ids are as long as Kafka takes,
-in SQLite; a real `serve`.
+A fleet of groups that commit to 24 partitions each, one huge group, and groups with ids as long as Kafka accepts, in
+SQLite; a real `serve`.
 """
 
 import json
@@ -40,7 +40,7 @@ PATHS = (
     f"/api/v1/groups/{HUGE}",
     "/api/v1/groups?limit=10000",
 )
-"""The last one is asked last: what it leaves in the process' heap would hide what others take."""
+"""The last one is asked last: what it leaves in the process' heap would hide what others need."""
 CONFIG = """
 cluster = "{cluster}"
 store.url = "sqlite:///{folder}/monitor.db"
@@ -50,7 +50,7 @@ quality.enabled = false
 
 
 class Weight(NamedTuple):
-    """Of one answer; `grown_bytes`: the most that the process had beyond what it had before."""
+    """What one answer cost; `grown_bytes`: the most memory that the process had beyond what it had before."""
 
     status: int
     sent_bytes: int
@@ -59,7 +59,7 @@ class Weight(NamedTuple):
 
 
 def main(groups: int, members: int) -> None:
-    """Fill a store, ask a `serve`, print a row a question."""
+    """Fill a store, ask a `serve`, and print a row per question."""
     with tempfile.TemporaryDirectory(prefix="group-monitor-bench-") as temporary:
         folder = Path(temporary)
         store = Store.open(f"sqlite:///{folder}/monitor.db")
@@ -78,12 +78,12 @@ def main(groups: int, members: int) -> None:
 
 
 def ask(pid: int, base: str, path: str) -> None:
-    """Weigh one answer."""
+    """Measure one answer."""
     show(f"`{path}`", weigh(pid, lambda: requests.get(base + path, timeout=300)))
 
 
 def refreshed(pid: int, url: str) -> None:
-    """Weigh what a browser that shows the huge group fetches again while nothing happens, as the page's script does."""
+    """Measure what the page's script fetches again for the huge group while nothing happens."""
     etag = requests.get(url, timeout=120).headers.get("ETag", "")
     again = [
         weigh(pid, lambda: requests.get(url, headers={"If-None-Match": etag}, timeout=120)) for _ in range(REFRESHES)
@@ -109,7 +109,7 @@ def fill(store: Store, groups: int, members: int) -> None:
 
 
 def lags(names: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """How far behind the groups are; the huge one has as many partitions as are kept of a group."""
+    """Yield the lag of the groups; the huge one has as many partitions as are kept for a group."""
     history = [[START_MS - 10_000 * number, 1_000 + number] for number in reversed(range(60))]
     rows = [partition(number, topic=topic) for topic in TOPICS for number in range(PARTITIONS_A_TOPIC)]
     yield partitions(HUGE, *(partition(number) for number in range(5_000)), history=history)
@@ -117,7 +117,7 @@ def lags(names: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 
 def huge() -> dict[str, object]:
-    """A group of members with ids as clients make them."""
+    """Return a group of members with ids as clients make them."""
     names = [f"worker-{number:05}-0b0c6a2e-5d3c-4f0e-9d57-{number:012}" for number in range(HUGE_MEMBERS)]
     owned = [[{"topic": "orders", "partitions": [number]}] for number in range(HUGE_MEMBERS)]
     members = [member(name, assignment=part) for name, part in zip(names, owned, strict=True)]
@@ -125,8 +125,8 @@ def huge() -> dict[str, object]:
 
 
 def weigh(pid: int, ask: Callable[[], requests.Response]) -> Weight:
-    """Ask once, and look at the most memory that the process had meanwhile."""
-    Path(f"/proc/{pid}/clear_refs").write_text("5")  # begin to look for the most anew
+    """Ask once, and measure the most memory that the process had meanwhile."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")  # reset the peak of its memory
     before, began_s = memory_bytes(pid, "VmRSS"), time.monotonic()
     answer = ask()
     took_s = time.monotonic() - began_s
@@ -134,7 +134,7 @@ def weigh(pid: int, ask: Callable[[], requests.Response]) -> Weight:
 
 
 def memory_bytes(pid: int, name: str) -> int:
-    """Read one of Linux' figures of a process."""
+    """Read one of Linux's figures about a process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1_024 for line in lines if line.startswith(f"{name}:"))
 
@@ -146,7 +146,7 @@ def show(what: str, weight: Weight) -> None:
 
 @contextmanager
 def serving(config: Path) -> Iterator[tuple[int, str]]:
-    """Run `serve`; yields its process id and its address."""
+    """Run `serve`; yield its process id and its address."""
     command = [sys.executable, "-m", "streaming.cli", "serve", "--config", str(config)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:

@@ -1,4 +1,4 @@
-"""One connection to one broker, and the plainest requests on it: no client library between them and the clock."""
+"""One connection to one broker, and the simplest requests on it: no client library adds to the measured time."""
 
 import socket
 import struct
@@ -18,7 +18,7 @@ SESSION_MS = 1_800_000
 
 
 class Wire:
-    """Produces, fetches and heartbeats, one at a time; both topics have to be there."""
+    """Produces, fetches and sends heartbeats, one request at a time; both topics must exist."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), 60)

@@ -1,8 +1,8 @@
-"""A large `__consumer_offsets` for the cold start, and how long a reader that does nothing needs for it.
+"""A large `__consumer_offsets` for the cold start, and the time that a reader needs which does nothing else.
 
-Nearly all are offset commits; every fiftieth record is a generation of a group. All groups commit to one topic, which
-has some more records than they have read. It is read with confluent-kafka (C), single-threaded: what is measured beside
-it is given in multiples of its time.
+Nearly all records are offset commits; every fiftieth is a generation of a group. All groups commit to one topic, which
+has some more records than they have read. The reader uses confluent-kafka (C), single-threaded; other measurements are
+given as multiples of its time.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ READ_AT_ONCE = 10_000
 
 
 def fill(servers: str, topic: str, records: int, groups: int, partitions: int) -> None:
-    """Write records of an hour ago: commits of so many partitions a group, and generations of each group."""
+    """Write records dated an hour ago: commits of `partitions` partitions per group, and generations of each group."""
     producer = Producer(
         {"bootstrap.servers": servers, "compression.type": "lz4", "queue.buffering.max.messages": 1_000_000}
     )
@@ -51,14 +51,14 @@ def fill(servers: str, topic: str, records: int, groups: int, partitions: int) -
 
 
 def fill_topic(producer: Producer, partitions: int, messages: int) -> None:
-    """Write messages to the topic that groups commit to, so many to each partition."""
+    """Write this many messages to each partition of the topic that groups commit to."""
     for partition in range(partitions):
         for _ in range(messages):
             producer.produce(synthetic.TOPIC, b"x", partition=partition)
 
 
 def fill_topic_of(servers: str, partitions: int, messages: int) -> None:
-    """As `fill_topic`, of a cluster."""
+    """Do as `fill_topic`, in a cluster."""
     producer = Producer({"bootstrap.servers": servers})
     fill_topic(producer, partitions, messages)
     producer.flush()
@@ -78,7 +78,7 @@ def read_bare(servers: str, topic: str, records: int) -> float:
 
 
 def await_rows(database: Path, query: str, rows: int) -> None:
-    """Return once the store counts so many."""
+    """Wait until the store has so many rows."""
     while True:
         with contextlib.suppress(sqlite3.OperationalError), contextlib.closing(sqlite3.connect(database)) as store:
             if store.execute(query).fetchone()[0] >= rows:

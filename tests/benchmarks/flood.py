@@ -1,14 +1,15 @@
 """The real job under hostile requests: `make bench PART=flood`.
 
 One real broker, real consumers (librdkafka, classic) of which one is killed every few seconds and replaced, the real
-`run` over SQLite. The first part is without hostile requests, the second with 2,000 a second (`hostile`): hours differ,
-so the two are compared. Prints how long after a death, the deadline by the broker's own log, its incident stood in the
-outbox; memory of each program over time, and its median in each third of the flood; sizes on disk; the load of the
-machine. With the usual seconds it takes eight minutes. Ends with exit status 1 where a death has no incident or an
-incident no death, where p50 or p99 under the flood is over its limit, or where memory is not flat:
+`run` over SQLite. The first part is without hostile requests, the second with 2,000 a second (`hostile`). The two are
+compared with each other, because the machine's speed differs from hour to hour. It prints the time from a death (the
+deadline in the broker's own log) until its incident is in the outbox; memory of each program over time, and its median
+in each third of the flood; sizes on disk; the load of the machine. With the usual seconds it takes eight minutes. The
+exit status is 1 if a death has no incident or an incident no death, if p50 or p99 under the flood is over its limit, or
+if memory is not flat:
 
     of each program of `run`, the median of the last third of the flood is at most 10 % and 16 MiB over that of its
-    second third (the first is the warm-up of a JVM's heap).
+second third (the first is the warm-up of a JVM's heap).
 """
 
 import argparse
@@ -43,7 +44,7 @@ WARM_UP_S = 60  # of the JVM, before the first part
 P50_MS, P99_MS = 1_500, 2_500
 GROWTH, GROWTH_BYTES = 1.10, 16 * 1024**2
 SAMPLE_S = 5.0
-SETTLED_S = 20  # after the last death: its session, its incident
+SETTLED_S = 20  # after the last death: until its session ends and its incident is stored
 START_S = 180
 MIB = 1024**2
 COUNTS = {
@@ -67,7 +68,7 @@ kind = "log"
 
 
 class Sample(NamedTuple):
-    """Bytes, by what they belong to, and processor seconds so far, at a second of a part."""
+    """Bytes, by what they belong to, and processor seconds so far, at one time of a part."""
 
     at_s: float
     memory: dict[str, int]
@@ -83,7 +84,7 @@ class Part:
     since_ms: int
     until_ms: int = 0
     load: float = 0.0
-    """Of the machine, at its end: the mean of its last minute."""
+    """The machine's load at its end: the mean of its last minute."""
     samples: list[Sample] = field(default_factory=list)
 
 
@@ -98,7 +99,7 @@ class Bench:
     killed: int = 0
 
     def measure(self, name: str, seconds: float) -> Part:
-        """Kill one consumer after the other, and look at memory and disk, for so long."""
+        """Kill one consumer after the other, and sample memory and disk, for this time."""
         part, begin_s = Part(name, time.time_ns() // 1_000_000), time.monotonic()
         kill_s = sample_s = begin_s
         while (now_s := time.monotonic()) < begin_s + seconds and self.job.poll() is None:
@@ -135,7 +136,7 @@ class Bench:
 
 
 def main(options: argparse.Namespace) -> None:
-    """Run both parts, print what was measured; exits 1 where it is not as it should be."""
+    """Run both parts and print what was measured; exit with 1 if something is wrong."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="group-monitor-flood-")))
         cluster = stack.enter_context(EmbeddedCluster())
@@ -149,7 +150,7 @@ def main(options: argparse.Namespace) -> None:
 
 
 def flood(folder: Path, cluster: EmbeddedCluster, options: argparse.Namespace, stack: ExitStack) -> list[str]:
-    """Run it all; returns what is not as it should be."""
+    """Run everything; return what is wrong."""
     config = CONFIG.format(servers=cluster.bootstrap_servers, folder=folder, cores=options.cores)
     (folder / "monitor.toml").write_text(config)
     bench = Bench(folder, cluster, stack.enter_context(consuming(cluster)), stack.enter_context(running(folder)))
@@ -198,7 +199,7 @@ def running(folder: Path) -> Iterator["subprocess.Popen[str]"]:
 
 @contextlib.contextmanager
 def consuming(cluster: EmbeddedCluster) -> Iterator[list["subprocess.Popen[bytes]"]]:
-    """Keep `MEMBERS` consumers in each group; whoever kills one starts another in its place."""
+    """Keep `MEMBERS` consumers in each group; the caller that kills one starts another in its place."""
     consumers = [consumer(cluster, place, f"live-{place}") for place in range(MEMBERS * len(GROUPS))]
     try:
         yield consumers
@@ -236,7 +237,7 @@ def rows(folder: Path, sql: str, *values: object) -> list[tuple[Any, ...]]:
         with contextlib.closing(sqlite3.connect(folder / "monitor.db", timeout=30)) as database:
             return database.execute(sql, values).fetchall()
     except sqlite3.OperationalError:
-        return []  # it is not there yet
+        return []  # the database is not there yet
 
 
 def await_rows(bench: Bench, sql: str, *values: object) -> None:
@@ -257,7 +258,7 @@ def report_flood(folder: Path) -> None:
 
 
 def report_detection(bench: Bench, parts: list[Part]) -> list[str]:
-    """Compare the broker's log with the incidents, in each part and the parts with each other."""
+    """Compare the broker's log with the incidents, in each part, and the parts with each other."""
     expired = {
         event.member_id: event.at_ms
         for event in read_truth({"broker-1": [bench.cluster.node(1).log_path]})
@@ -286,7 +287,7 @@ def report_detection(bench: Bench, parts: list[Part]) -> list[str]:
 
 
 def report_others(bench: Bench, parts: list[Part]) -> None:
-    """Tell of incidents of no live group: how many a rule and severity, before and since the first part began."""
+    """Print incidents of other groups: how many per rule and severity, before and since the first part began."""
     sql = (
         "SELECT rule, severity, opened_ms >= ? AS since, count(*) FROM incidents"
         " WHERE group_id NOT IN (?, ?, ?, ?) GROUP BY rule, severity, since"
@@ -311,7 +312,7 @@ def report_usage(part: Part) -> None:
 
 
 def growth(samples: list[Sample]) -> list[str]:
-    """Print how memory went, and say which program of `run` grows; the broker keeps groups that a stranger names."""
+    """Print memory over time; return the programs of `run` that grow. The broker keeps groups that strangers name."""
     third = len(samples) // 3
     problems = []
     for name in sorted(samples[-1].memory):

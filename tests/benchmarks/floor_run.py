@@ -1,6 +1,6 @@
-"""What Spark alone takes: the job of `watched_run` with its stages emptied: `python -m tests.benchmarks.floor_run`.
+"""The cost of Spark alone: the job of `watched_run` with its stages emptied: `python -m tests.benchmarks.floor_run`.
 
-Same source, same exchange, same keys and action; nothing is parsed, remembered or stored, and the state is empty.
+Source, exchange, keys and action are the same, but nothing is parsed, remembered or stored, and the state is empty.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
-"""How long each question about history takes when there are millions of rows: what the API and the page ask.
+"""How long each question about history takes with millions of rows: the questions that the API and the page ask.
 
-One transaction of the real store is copied with other ids, straight into the tables: writing is measured elsewhere. Of
-all rows one in a hundred is of one group, the busiest; the others are spread over 10,000.
+One transaction of the real store is copied with other ids, straight into the tables: writing is measured elsewhere. One
+in a hundred of all rows is of one group, the busiest; the others are spread over 10,000.
 """
 
 import statistics
@@ -48,7 +48,7 @@ QUESTIONS: dict[str, Callable[[StoreReader, int], Any]] = {
 
 
 def main(rows: int) -> None:
-    """Fill SQLite, and PostgreSQL where it is installed, and print a row a question."""
+    """Fill SQLite, and PostgreSQL if it is installed, and print a row per question."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="group-monitor-bench-"))
         urls = {"SQLite": f"sqlite:///{folder}/monitor.db"}
@@ -146,7 +146,7 @@ def _incidents(sample: dict[str, Any], rows: int) -> Iterator[dict[str, Any]]:
 
 
 def _write_transitions(store: Store) -> None:
-    """Two steps an incident, made by the database itself: they are the most."""
+    """Write two transitions per incident, made by the database itself: they are most of the rows."""
     known, sample = tables.incidents.c, _sample(store, tables.transitions)
     names = ("incident_id", "group_key", "transition", "at_ms", "written_ms", "body")
     for after_ms in (0, 500):

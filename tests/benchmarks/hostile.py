@@ -1,9 +1,9 @@
-"""Requests that need no right, as fast as told: `python -m tests.benchmarks.hostile PORT GROUP RATE_PER_S`.
+"""Requests that need no permission, at a given rate: `python -m tests.benchmarks.hostile PORT GROUP RATE_PER_S`.
 
-A process of its own. A fifth each: joins that Kafka refuses, joins of groups that nobody knows, probes that are not
-ours, requests about unknown groups (one id in ten is of 32 KB), heartbeats for members that the live group never had;
-and for every five requests a record of garbage in the client-telemetry topic. Prints how many requests it has sent, how
-many were answered and how many records it has produced, once a second, as a JSON line.
+A process of its own. One fifth each: joins that Kafka refuses, joins of unknown groups, probes that are not ours,
+requests about unknown groups (one id in ten is of 32 KB), heartbeats for members that the live group never had. For
+every five requests it produces a record of garbage to the client-telemetry topic. Once a second it prints how many
+requests it has sent, how many were answered and how many records it has produced, as a JSON line.
 """
 
 import json
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 class Sender:
-    """One connection, its answers read and dropped on a thread; the broker answers in order, so none may wait."""
+    """One connection, with a thread that reads and drops its answers; the broker answers in order, so none may wait."""
 
     def __init__(self, port: int) -> None:
         self.answered = 0
@@ -89,7 +89,7 @@ def refused_join(chosen: random.Random, group: str) -> tuple[int, int, str, byte
 
 
 def strange_join(chosen: random.Random, _group: str) -> tuple[int, int, str, bytes]:
-    """Answered 79: a group of a pending member, which ends with its session."""
+    """Answered 79: a group with a pending member, which ends with the member's session."""
     name = f"stranger-{chosen.randrange(JOINED_STRANGERS)}{STRANGE}"
     return requests.JOIN_GROUP, 4, strange_text(chosen), requests.join_group(name, session_timeout_ms=6_000)
 
@@ -108,7 +108,7 @@ def list_groups(state: str) -> bytes:
 
 
 def long_id(chosen: random.Random, _group: str) -> tuple[int, int, str, bytes]:
-    """Answered 25: a group that nobody knows, as long as Kafka takes a string. One in ten, for what that costs."""
+    """Answered 25: an unknown group with an id as long as Kafka accepts; only one in ten, because of its cost."""
     size = LONG if chosen.random() < 0.1 else 40
     name = requests.string(chosen.choice("abcdef") * size + str(chosen.randrange(STRANGERS)))
     api = chosen.choice((HEARTBEAT, LEAVE_GROUP))
@@ -127,7 +127,7 @@ def strange_text(chosen: random.Random) -> str:
 
 
 def nonsense(chosen: random.Random, group: str) -> bytes:
-    """Bytes, half a report, a report about nobody, a line of a request log that no broker wrote."""
+    """Random bytes, half a report, a report about nobody, or a line of a request log that no broker wrote."""
     return chosen.choice(tuple(_nonsense(chosen, group)))
 
 

@@ -1,4 +1,4 @@
-"""What lag costs the driver: memory a partition, time a batch of commits, a round, a judgement; end offsets asked.
+"""What lag costs the driver: memory per partition, time of a batch of commits, a round, a judgement, end offsets.
 
 240,000 partitions (10,000 groups of 24) without a broker, then the end offsets of 10,000 partitions of a real one.
 """
@@ -43,7 +43,7 @@ ROUNDS = 10
 
 
 def main(groups: int) -> None:
-    """Print a row a measurement."""
+    """Print a row per measurement."""
     print("| what | measured |\n| --- | --- |")
     with tempfile.TemporaryDirectory(prefix="group-monitor-bench-") as folder:
         of_columns(Path(folder), groups)
@@ -92,7 +92,7 @@ def of_columns(folder: Path, groups: int) -> None:
 
 
 def of_a_first_round(folder: Path, groups: int) -> None:
-    """Measure the first judgement of groups that are all behind: an hour ago they committed once, nobody is heard."""
+    """Measure the first judgement of groups that are all behind: they committed once, an hour ago, nobody is heard."""
     keys = [
         key_of(f"group-{group}", f"topic-{group % TOPICS}", n) for group in range(groups) for n in range(PARTITIONS)
     ]
@@ -114,7 +114,7 @@ def of_a_first_round(folder: Path, groups: int) -> None:
 
 
 def in_sqlite(folder: Path, keys: list[bytes]) -> str:
-    """Do what one batch would do if commits were rows: the newest only, without their windows."""
+    """Do what a batch would do if commits were rows of a table: only the newest, without their windows."""
     with closing(sqlite3.connect(folder / "commits.db")) as database:
         database.execute("PRAGMA journal_mode=WAL")
         database.execute("CREATE TABLE commits (key BLOB PRIMARY KEY, place INT, at_ms INT, record INT) WITHOUT ROWID")
@@ -137,7 +137,7 @@ def as_text(state: bytes) -> None:
 
 
 def commits(keys: list[bytes], number: int) -> Iterator[list[dict[str, Any]]]:
-    """Yield batches in which each partition commits once, a block an operator key."""
+    """Yield batches in which each partition commits once, in one block per operator key."""
     for start in range(0, len(keys), COMMITS):
         outputs = []
         for first in range(start, min(start + COMMITS, len(keys)), COMMITS // 16):

@@ -1,7 +1,8 @@
-"""`audit` of an offsets topic that is too large for its time box: `python -m tests.benchmarks audit --records 9000000`.
+"""`audit` of a topic that is too large for its time limit: `python -m tests.benchmarks audit --records 9000000`.
 
-A topic like `__consumer_offsets`, 50 partitions of offset commits with a group's record now and then, as a busy cluster
-has it before compaction. Prints how long the command took as a whole process, its memory, and which share it read.
+The topic is like `__consumer_offsets` of a busy cluster before compaction: 50 partitions of offset commits, with a
+group's record now and then. It prints the time and memory of the whole command, and the share of the topic that it
+read.
 """
 
 import argparse

@@ -31,7 +31,7 @@ SCHEMA = {
 
 
 class Load:
-    """Every member's heartbeat each three seconds, a second at a time."""
+    """Every member's heartbeat every three seconds, one second at a time."""
 
     def __init__(self, groups: int, members: int) -> None:
         self.groups = {f"bench-group-{n:05d}": [Member(n * members + m) for m in range(members)] for n in range(groups)}
@@ -61,7 +61,7 @@ class Load:
 
 
 class CommitLoad(Load):
-    """Every member commits its partition each three seconds, and nothing is heard but probes."""
+    """Every member commits its partition every three seconds, and the only lines are probes."""
 
     def second(self, number: int) -> list[SourceRow]:
         beats, at_ms, rows = self._beats[number % INTERVAL_S], START_MS + number * 1_000, []
@@ -88,7 +88,7 @@ def main(groups: int, members: int) -> None:
 
 
 def _live(load: Load, settings: ShardSettings) -> tuple[dict[str, list[float]], int]:
-    """Play the job's stages; returns what each cost and the size of all state at the end."""
+    """Run the job's stages; return the cost of each, and the size of all state at the end."""
     shards: dict[str, Shard] = {}
     costs: dict[str, list[float]] = {"pack": [], "unpack": [], "apply": [], "dump": []}
     state_bytes = 0

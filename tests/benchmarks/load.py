@@ -54,7 +54,7 @@ class Load:
         self._random = random.Random(self.seed)
         self._keys = [f"broker-{number}".encode() for number in range(self.brokers)]
         self.world = [self._group(number) for number in range(self.groups)]
-        # The ring: slot n beats at n / len(ring) of the interval; neighbours in it belong to different groups.
+        # The ring: slot n sends its heartbeat at n / len(ring) of the interval; neighbours belong to different groups.
         self._ring = [
             (n % self.groups, self.world[n % self.groups].members[n // self.groups])
             for n in range(self.groups * self.members)
@@ -97,7 +97,7 @@ class Load:
                 return
 
     def run(self, seconds: float, die_after_s: float, die_until_s: float) -> None:
-        """Keep the pace for so long; members die between two instants, so that the first and last are judged too."""
+        """Keep the pace for this time; members die between two instants, so that the first and last are judged too."""
         size, begin = len(self._ring), time.time()
         slot = probes = 0
         dies_s = die_after_s

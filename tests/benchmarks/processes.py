@@ -1,4 +1,4 @@
-"""Processor time and memory of a process and everything it started, by program, from /proc."""
+"""Processor time and memory of a process and all its descendants, by program, from /proc."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Usage(NamedTuple):
-    """Of all processes of one program: processor seconds so far, and memory now."""
+    """All processes of one program: processor seconds so far, and memory now."""
 
     cpu_s: float
     rss_bytes: int

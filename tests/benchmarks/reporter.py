@@ -1,8 +1,8 @@
 """What the reporter costs an application: `python -m tests.benchmarks reporter`.
 
-Two members of each client that differ in the reporter alone, in one process; blocks of polls of either, in turn. Of the
-thread that polls: CPU time and wall time a poll, medians of the blocks. Of all other threads: CPU time a
-second while the application does nothing, with the reporter and without.
+Two members of each client library, in one process, differ only in the reporter; blocks of polls alternate between them.
+For the thread that polls: CPU time and wall time per poll, as medians of the blocks. For all other threads:
+CPU time per second while the application does nothing, with the reporter and without.
 """
 
 import statistics
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 class Polled(NamedTuple):
-    """A consumer that is assigned, with one poll of it."""
+    """A consumer with an assignment: how to poll it once, and how to close it."""
 
     poll: Callable[[], Any]
     close: Callable[[], Any]
@@ -125,7 +125,7 @@ def block(poll: Callable[[], Any], polls: int) -> Block:
 
 
 def measure_idle(name: str, consumers: list[Polled]) -> None:
-    """Print the process's CPU time a second: of both, then of the one without the reporter."""
+    """Print the process's CPU time per second: with both consumers, then with the one without the reporter."""
     together = idle_ms()
     consumers[1].close()
     plain = idle_ms()

@@ -1,6 +1,6 @@
 """What a coordinator would write and log about made-up classic groups: record bytes and request log lines.
 
-Nothing here comes from the decoder under test.
+Nothing here uses the decoder under test.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from tests.support import records, request_log
 
 TOPIC = "orders"
 PARTITIONS = 24
-"""Of the topic, which all groups read."""
+"""The partitions of the topic that all groups read."""
 REBALANCE_TIMEOUT_MS = 60_000
 SUBSCRIPTION = records.subscription([TOPIC])
 
@@ -75,7 +75,7 @@ def heartbeat_line(group: str, member: Member, generation: int, error: int = 0) 
 
 
 def join_line(group: str, member: Member, generation: int, members: list[Member], parked_ms: int) -> bytes:
-    """Answer a JoinGroup that was parked for so long; the leader, first of `members`, gets their list."""
+    """Answer a JoinGroup that was parked for this time; the leader, first of `members`, gets their list."""
     told = request_log.join(
         group,
         member.member_id,

@@ -1,10 +1,11 @@
 """What each kind of telemetry costs a broker: `python -m tests.benchmarks telemetry-cost`.
 
-A broker for each kind, all running throughout. Of each, a block of requests with its telemetry off and one with it on,
-in turn, so that both are of the same process and of the same minute; `PAIRS` rounds over all brokers. A request is sent
-when the one before it was answered, on one connection. CPU time is the broker process's own, from /proc: with the
-appender it includes the producer inside it, and the writing of what that produces. Medians of the blocks; ratios and
-differences are medians of the pairs. The first kind changes nothing: what it shows is noise.
+There is a broker for each kind, and all run throughout. Each gets a block of requests with its telemetry off and one
+with it on, in turn, so that both come from the same process and the same minute; there are `PAIRS` rounds over all
+brokers. A request is sent when the one before it was answered, on one connection. CPU time is the broker
+process's own, from /proc: with the appender it includes the producer inside it, and the writing of what that produces.
+Results are medians of the blocks; ratios and differences are medians of the pairs. The first kind changes nothing: what
+it shows is noise.
 """
 
 import argparse
@@ -33,7 +34,7 @@ PAIRS = 12
 WARM_UP_PAIRS = 3
 REQUESTS = 5_000
 PATIENT = {"broker.session.timeout.ms": "120000"}
-"""Several brokers on a busy machine: none is to be fenced by its own controller."""
+"""Several brokers share a busy machine: none should be fenced by its own controller."""
 COORDINATOR_LOGGER = "org.apache.kafka.coordinator"
 KINDS: Mapping[str, tuple[Callable[[Wire], None], int]] = {
     "produce": (Wire.produce, REQUESTS),
@@ -41,23 +42,23 @@ KINDS: Mapping[str, tuple[Callable[[Wire], None], int]] = {
     "fetch of 100 partitions": (Wire.fetch_wide, REQUESTS // 5),
     "heartbeat": (Wire.heartbeat, REQUESTS),
 }
-"""Requests, and how many of them are a block."""
+"""Requests, and how many of them make a block."""
 
 
 class Block(NamedTuple):
-    """What the requests of one API took in one block; `answers_ms` in order of size."""
+    """The cost of one API's requests in one block; `answers_ms` is sorted."""
 
     cpu_us: float
     answers_ms: list[float]
 
     @property
     def p50_ms(self) -> float:
-        """The median answer."""
+        """The median answer time."""
         return self.answers_ms[len(self.answers_ms) // 2]
 
     @property
     def p99_ms(self) -> float:
-        """The answer that one in a hundred exceeds."""
+        """The answer time that one in a hundred exceeds."""
         return self.answers_ms[len(self.answers_ms) * 99 // 100]
 
 
@@ -85,7 +86,7 @@ class Broker:
         self.seconds = self.shipper_s = 0.0
 
     def pair(self, on_first: bool, *, counted: bool) -> None:
-        """Load it with its telemetry off and on."""
+        """Load it once with its telemetry off and once with it on."""
         for on in (on_first, not on_first):
             self._switch(on=on)
             before = self._written()
@@ -151,7 +152,7 @@ def written(cluster: EmbeddedCluster) -> tuple[int, int]:
 
 
 def variants(folder: Path, ports: list[int]) -> Iterator[Variant]:
-    """All kinds, each for the broker at its port."""
+    """Yield all kinds, each for the broker at its port."""
     own = [Snippet(bootstrap_servers=f"127.0.0.1:{port}", key="broker-1", alone=True, level="warn") for port in ports]
     yield Variant("nothing (noise)", REQUEST_LOGGER, "WARN", as_yaml(own[0]))
     yield Variant("tier 1: INFO lines of the coordinator", COORDINATOR_LOGGER, "INFO", tier_1(own[1]))
@@ -166,7 +167,7 @@ def variants(folder: Path, ports: list[int]) -> Iterator[Variant]:
 
 
 def tier_1(snippet: Snippet) -> str:
-    """Write the file that ships what the coordinator logs at INFO, and no request."""
+    """Return the log4j2 file that ships what the coordinator logs at INFO, and no request."""
     logger = f"    Logger:\n      - name: {COORDINATOR_LOGGER}\n        level: warn\n        additivity: false\n"
     logger += "        AppenderRef: [{ref: GroupTelemetry}]\n"
     return as_yaml(snippet).replace(REGEX, "(?s).*").replace("    Logger:\n", logger)
@@ -174,7 +175,7 @@ def tier_1(snippet: Snippet) -> str:
 
 @contextlib.contextmanager
 def running(variant: Variant, port: int, folder: Path) -> Iterator[Broker]:
-    """Start its broker, and the shipper if it has one."""
+    """Start the broker of a kind, and its shipper if it has one."""
     files: Mapping[str, str] = {"log4j2.yaml": variant.text}
     with contextlib.ExitStack() as stack:
         cluster = stack.enter_context(EmbeddedCluster(telemetry=False, port=port, log4j2=files, properties=PATIENT))

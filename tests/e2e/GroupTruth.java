@@ -3,7 +3,7 @@ import java.util.concurrent.ExecutionException;
 import org.apache.kafka.clients.admin.*;
 import org.apache.kafka.common.TopicPartition;
 
-/** How the broker itself describes groups: a line "kind group" on stdin, a line of JSON on stdout. */
+/** How the broker itself describes groups: reads lines "kind group" on stdin, writes a line of JSON for each. */
 public class GroupTruth {
     static String quoted(Object value) {
         return "\"" + value + "\"";

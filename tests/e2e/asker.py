@@ -1,4 +1,4 @@
-"""How the brokers themselves describe groups, by Kafka's own Admin client."""
+"""The brokers' own descriptions of groups, from Kafka's Admin client."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ from tests.e2e.clients import java_program
 
 
 class Asker:
-    """`GroupTruth.java`, one question at a time."""
+    """`GroupTruth.java`, asked one question at a time."""
 
     def __init__(self, bootstrap: str) -> None:
         self._process = subprocess.Popen(
@@ -29,7 +29,7 @@ class Asker:
         return json.loads(self._process.stdout.readline())
 
     def every(self, groups: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """State, epoch (KIP-848), and by member owned [topic, partition], of each group that somebody answers for."""
+        """Return every answered group's state, epoch (KIP-848), and [topic, partition] pairs by member."""
         answer = self.ask("every", ",".join(groups))
         return {
             name: {

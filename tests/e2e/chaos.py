@@ -42,7 +42,7 @@ JAVA_GROUPS = (("java", 2, False), ("java-848", 2, False))
 class Crew:
     """The consumers of one group and what happens to them.
 
-    `brokers` is held by whoever troubles a broker: one is in trouble at a time.
+    `brokers` is held during a fault of a broker: there is one at a time.
     """
 
     def __init__(
@@ -123,9 +123,9 @@ class Crew:
             self.clients.append(self._hire())
 
     def _lose_zone(self) -> None:
-        """Freeze every member, and kill their coordinator: the next one hears nothing of them from its load on."""
+        """Freeze every member and kill their coordinator: the next one hears nothing of them from its load on."""
         if not self._brokers.acquire(blocking=False):
-            return  # a broker is in trouble already
+            return  # another broker has a fault already
         try:
             for client in self.clients:
                 client.freeze()
@@ -151,7 +151,7 @@ class Crew:
 
 
 def trouble_brokers(world: World, random: Random, stop: Event, brokers: Lock) -> None:
-    """Pause, restart or kill a broker now and then; the next only when all are back."""
+    """Pause, restart or kill a broker now and then; the next fault waits until all are back."""
     stop.wait(25)
     while not stop.is_set():
         node = random.choice(world.cluster.nodes)
@@ -220,7 +220,7 @@ def main() -> None:
     faults = Counter(action["action"].split(" ")[0] for action in played.actions)
     print("done to clients and brokers:", ", ".join(f"{count} x {name}" for name, count in faults.most_common()))
     alone = not options.coordinator_log or tiers.judge(played)
-    # The coordinator's log is part of what judges: the model does not read it.
+    # The coordinator's log is part of the truth here, so the model does not read it.
     judged = stripped(played, REQUEST_LOG) if options.coordinator_log else played
     sys.exit(not (judge(judged) and alone and played.moments))
 

@@ -1,4 +1,4 @@
-"""Consumers as processes: what a scenario starts, stalls, freezes, kills, and hears from."""
+"""Consumers as processes: a scenario starts, stalls, freezes and kills them, and reads their events."""
 
 import atexit
 import json
@@ -37,9 +37,9 @@ class Spec:
     instance_id: str | None = None
     commit: bool = True
     assignor: str = "range"
-    stubborn: bool = False  # kafka-python only: goes on with heartbeats when max.poll.interval.ms has passed
+    stubborn: bool = False  # kafka-python only: keeps sending heartbeats after max.poll.interval.ms
     reporter: bool = False  # Python only: reports its polls
-    pushes: bool = True  # confluent-kafka only: else it tells no metrics, and asks for its coordinator more often
+    pushes: bool = True  # confluent-kafka only: without, it sends no metrics, and asks for its coordinator more often
     callbacks: bool = True  # confluent-kafka only: with them a KIP-848 client that hangs cannot leave
 
     @property
@@ -92,21 +92,21 @@ class Spec:
 
 
 def java_program(name: str, *arguments: str) -> list[str]:
-    """The command that runs one of the Java programs here."""
+    """Return the command that runs one of the Java programs here."""
     flags = ("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
     class_path = os.pathsep.join((str(java_consumer()), broker_class_path()))
     return [java_command(), *flags, "-cp", class_path, name, *arguments]
 
 
 def java_compiles() -> bool:
-    """Whether this Java brings its compiler: a runtime alone runs the broker but not our Java consumer."""
+    """Tell whether this Java has a compiler: a JRE runs the broker, but not our Java consumer."""
     modules = subprocess.run([java_command(), "--list-modules"], capture_output=True, text=True, check=True).stdout
     return "jdk.compiler@" in modules
 
 
 @cache
 def java_consumer() -> Path:
-    """The folder with the compiled Java consumer, and what else is here in Java."""
+    """Return the folder with the compiled Java programs of this package."""
     folder = Path(mkdtemp(prefix="group-monitor-java-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     compiler = [java_command(), "-m", "jdk.compiler/com.sun.tools.javac.Main", "-cp", broker_class_path()]
@@ -154,19 +154,19 @@ class Client:
 
     @property
     def member_id(self) -> str:
-        """The id it last joined with, "" before it ever did."""
+        """The member id of its last join, "" before the first."""
         return next((event["member_id"] for event in reversed(self.events) if event.get("member_id")), "")
 
     @property
     def assigned(self) -> bool:
-        """Whether it holds an assignment now, be it an empty one."""
+        """Whether it has an assignment now, even an empty one."""
         last = next(
             (event["event"] for event in reversed(self.events) if event["event"] in {"assigned", "revoked"}), ""
         )
         return self.running and last == "assigned"
 
     def wait_for(self, event: str, *, since: int = 0, timeout_s: float = START_TIMEOUT_S) -> dict:
-        """Return the first such event at or after index `since` of `events`, waiting for it."""
+        """Return the first event of this name at or after index `since` of `events`; wait for it."""
         deadline = time.monotonic() + timeout_s
         with self._heard:
             while True:
@@ -177,7 +177,7 @@ class Client:
                     raise TimeoutError(f"{self.spec.name}: no {event!r} within {timeout_s} s; heard {self.events[-3:]}")
 
     def again(self, **changes: object) -> "Client":
-        """Start the same consumer once more, as a supervisor would."""
+        """Start the same consumer again, as a supervisor would."""
         return Client(replace(self.spec, **changes), self.bootstrap, self.note)
 
     def kill(self) -> None:
@@ -196,12 +196,12 @@ class Client:
         self.note("thaw", self)
 
     def stall(self, seconds: float) -> None:
-        """Keep it from polling for that long; heartbeats go on."""
+        """Keep it from polling for that long; its heartbeats go on."""
         self.note(f"stall {seconds}", self)
         self.say(f"stall {seconds}")
 
     def unsubscribe(self) -> None:
-        """Let it leave its group and live; librdkafka leaves as it polls."""
+        """Let it leave its group but stay alive; librdkafka leaves when it polls."""
         self.note("unsubscribe", self)
         self.say("unsubscribe")
 
@@ -210,7 +210,7 @@ class Client:
         self.say("subscribe " + ",".join(topics))
 
     def close(self) -> None:
-        """Ask it to close in order, without waiting."""
+        """Ask it to close properly, without waiting."""
         self.note("close", self)
         self.say("close")
 

@@ -1,9 +1,9 @@
-"""A real consumer whose commits are steered, for tests of lag: driven by lines on stdin, telling JSON lines.
+"""A real consumer with controlled commits, for tests of lag: commands on stdin, events as JSON lines on stdout.
 
     python tests/e2e/committer.py '{"software": "confluent", "bootstrap": "...", "group": "g", "topics": ["t"], ...}'
 
-Commands: `stick TOPIC PARTITION` (read it on, commit it no more), `unstick`, `close`. Events: started, assigned,
-revoked, committed, stuck, unstuck, closed, error.
+Commands: `stick TOPIC PARTITION` (keep reading it, but do not commit it), `unstick`, `close`. Events: started,
+assigned, revoked, committed, stuck, unstuck, closed, error.
 """
 
 import json
@@ -20,7 +20,7 @@ PATIENCE_MS = 6_000
 
 
 class KafkaPython:
-    """kafka-python, which commits its position in every partition it has, the paused ones too, as Java does."""
+    """kafka-python, which commits its position in every partition it owns, the paused ones too, as Java does."""
 
     def __init__(self, spec: dict) -> None:
         from kafka import KafkaConsumer
@@ -58,7 +58,7 @@ class KafkaPython:
 
 
 class Confluent:
-    """confluent-kafka: classic, KIP-848, or without a group's members (`simple`); commits partition by partition."""
+    """confluent-kafka: classic, KIP-848, or without group membership (`simple`); commits partition by partition."""
 
     def __init__(self, spec: dict) -> None:
         from confluent_kafka import Consumer, TopicPartition
@@ -77,7 +77,7 @@ class Confluent:
         }
         if spec["software"] == "confluent-848":
             config["group.protocol"] = "consumer"
-            config["max.poll.interval.ms"] = max(config["max.poll.interval.ms"], 45_000)  # its session's default
+            config["max.poll.interval.ms"] = max(config["max.poll.interval.ms"], 45_000)  # the session's default
         else:
             config |= {"session.timeout.ms": PATIENCE_MS, "heartbeat.interval.ms": 1_500}
         self._of = TopicPartition
@@ -102,7 +102,7 @@ class Confluent:
             self._held.discard(place)
             self._next.pop(place, None)
             self._committed.pop(place, None)
-        if self._held:  # KIP-848 takes some of them
+        if self._held:  # KIP-848 revokes only some of them
             tell("assigned", member_id=self._consumer.memberid() or "", partitions=sorted(self._held))
         else:
             tell("revoked")

@@ -1,4 +1,4 @@
-"""What the monitor says against what the brokers' logs say, member for member.
+"""A comparison of what the monitor says with what the brokers' logs say, member by member.
 
 python -m tests.e2e.compare CAPTURE.jsonl.gz …      replays each and prints what `judge` finds; exit 1 on a difference
 """
@@ -34,16 +34,16 @@ from tests.support.pauses import TOLERANCE_MS, ended_at_a_pause
 POLL_EXCEEDED = "poll-exceeded"
 
 TRAILING_MS = 1_000
-AFTER_A_MOVE_MS = 3_000  # only an interval is known of when a coordinator that loads restarts its clocks
+AFTER_A_MOVE_MS = 3_000  # a coordinator that loads restarts its timers at an instant known only within an interval
 MOVE_IS_RECENT_MS = 20_000
-SAME_EXPIRY_MS = 15_000  # further apart it is another expiry of the same member
-TIE_MS = 20  # so exactly lines and records tell when a timer was started
+SAME_EXPIRY_MS = 15_000  # a report that is further away is of another expiry of the same member
+TIE_MS = 20  # how exactly lines and records show when a timer was started
 MOST_TIED = 0.01  # of all members that were removed
 
 
 @dataclass(frozen=True)
 class Row:
-    """One expiry or timeout, seen by the log, by us, or by both."""
+    """One expiry or timeout: in the log, in our reports, or in both."""
 
     rule: str
     group: str
@@ -54,22 +54,23 @@ class Row:
     evidence: str = ""
     cause: str = ""
     untold: bool = False
-    """Whether nothing outside the broker and its client tells: see `poll_rows` and `ended_with_coordinator`."""
+    """Whether nothing outside the broker and its client shows it: see `poll_rows` and `ended_with_coordinator`."""
     unheard: bool = False
-    """Whether a client's own word agrees with us, of which no broker's log tells: see `poll_rows`."""
+    """Whether the client's own report agrees with ours, and no broker's log shows it: see `poll_rows`."""
     tied: bool = False
     """Whether two timers of the member were due at once: see `with_ties`."""
     between_ms: tuple[int, int] | None = None
-    """Between which instants the deadline lies, where the incident states that."""
+    """The interval in which the deadline lies, if the incident states one."""
     at_a_pause: bool = False
-    """Whether that interval is a pause of a broker, and the session ended at one of its ends."""
+    """Whether that interval is a pause of a broker, and the session ended when the pause began or ended."""
 
     @property
     def _by_its_interval(self) -> bool:
-        """Whether the stated interval holds the truth, where a coordinator had just loaded the group.
+        """Whether the stated interval holds the truth, if a coordinator had just loaded the group.
 
-        It began the session anew as it loaded. The heartbeats that it answers at once do not tell when: it answers so
-        while it loads too. Where a join phase goes on meanwhile no record tells when the session ended either.
+        The coordinator started the session anew when it loaded. The heartbeats that it answers at once do not show
+        when: it answers them in the same way while it is loading. If a join phase goes on meanwhile, no record shows
+        when the session ended either.
         """
         if self.tolerance_ms < AFTER_A_MOVE_MS or self.between_ms is None or self.log_ms is None:
             return False
@@ -94,7 +95,7 @@ class Row:
 
 
 def replay(played: Played) -> list[dict]:
-    """What the `replay` command prints for the capture, as a user would call it."""
+    """Return what the `replay` command prints for the capture, run as a user would."""
     code = "from streaming.cli import main; main()"
     command = [sys.executable, "-c", code, "replay", str(played.capture), "--config", str(played.config)]
     printed = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -112,9 +113,9 @@ def opened(printed: Iterable[dict], rule: str) -> list[dict]:
 
 
 def told(printed: Iterable[dict], rule: str) -> list[dict]:
-    """Return the openings of a rule, and what an incident that was still open went on with: another removal's deadline.
+    """Return the openings of a rule, and the lines of an open incident that have another removal's deadline.
 
-    A member that comes back behind a stalled write, is never heard, and is removed once more has one incident.
+    A member that comes back behind a stalled write, is never heard, and is removed again has one incident.
     """
     deadlines_ms: dict[str, int | None] = {}
     lines = []
@@ -130,24 +131,24 @@ def told(printed: Iterable[dict], rule: str) -> list[dict]:
 
 
 def captured(truth: list[TruthEvent], printed: list[dict]) -> list[TruthEvent]:
-    """What happened while every broker's telemetry was recorded, but for the last second, which may leave no trace."""
+    """Return what happened while all telemetry was recorded, except in the last second, which may leave no trace."""
     (summary,) = (line for line in printed if line["kind"] == "summary")
     last_ms = min((seen["last_ms"] for seen in summary["coverage"]["brokers"].values()), default=0) - TRAILING_MS
     return [event for event in truth if event.at_ms <= last_ms]
 
 
 def named(played: Played, event: TruthEvent) -> bool:
-    """Whether the capture holds a member's id at all.
+    """Tell whether the capture holds a member's id at all.
 
-    One whose JoinGroup was answered 15 behind a stalled write is a member to the coordinator. If it never comes back no
-    answer and no record tells so: a static one's id stands nowhere, a dynamic one's in refused JoinGroups only.
+    A member whose JoinGroup was answered 15 behind a stalled write is a member for the coordinator. If it never comes
+    back, no answer and no record shows that: a static one's id is nowhere, a dynamic one's only in refused JoinGroups.
     """
     return event.member_id.encode() in _bytes_of(played.capture)
 
 
 @functools.cache
 def _bytes_of(capture: Path) -> bytes:
-    """Every key and value of a capture, one after the other, but for refused JoinGroups."""
+    """Return every key and value of a capture, one after the other, except refused JoinGroups."""
     with open_text(capture) as lines:
         parts = (part for row in read_rows(lines) for part in (row.key, row.value) if part)
         return b"\n".join(part for part in parts if not _REFUSED_JOIN.search(part))
@@ -177,7 +178,7 @@ def session_rows(truth: list[TruthEvent], printed: list[dict], pauses_ms: Sequen
 
 
 def pauses(actions: Iterable[dict]) -> list[tuple[int, int]]:
-    """From when to when a broker was paused, by the actions that `chaos` noted."""
+    """Return from when to when brokers were paused, according to the actions that `chaos` noted."""
     found, since_ms = [], {}
     for action in actions:
         match action["action"].split():
@@ -196,7 +197,7 @@ def _ended_at_a_pause(row: Row, pauses_ms: Sequence[tuple[int, int]]) -> bool:
 
 
 def ended_with_coordinator(truth: Iterable[TruthEvent], row: Row) -> bool:
-    """Tell whether a session ended in a join phase that ended with its coordinator: nothing outside shows its end.
+    """Tell whether a session ended in a join phase that ended with its coordinator, so that nothing outside shows it.
 
     The member's JoinGroup may have waited in that phase, because no answer shows that it did not. The next coordinator
     loads the member from the log. If the end of the session began the phase, answers to other members show it.
@@ -215,9 +216,8 @@ def ended_with_coordinator(truth: Iterable[TruthEvent], row: Row) -> bool:
 def rebalance_rows(truth: list[TruthEvent], printed: list[dict]) -> list[Row]:
     """Pair the members that missed a join, sync or revocation; their instants are compared loosely.
 
-    A static member's timer for its sync outlives its replacement: what it then removes is nobody. One of KIP-848 that
-    comes back under its own id replaces itself, and goes on. What a broker did as another took over need not have
-    lasted.
+    A static member's timer for its sync outlives its replacement, and then removes nobody. A KIP-848 member that comes
+    back under its own id replaces itself, and goes on. What a broker did while another took over may not have lasted.
     """
     inside = captured(truth, printed)
     moves, replaced = coordinator_moves(inside), set()
@@ -234,9 +234,9 @@ def rebalance_rows(truth: list[TruthEvent], printed: list[dict]) -> list[Row]:
 
 
 def with_ties(sessions: list[Row], rebalances: list[Row]) -> tuple[list[Row], list[Row]]:
-    """Mark members whose session, by our reckoning, ended as the log has another of their timers run.
+    """Mark members whose session, by our calculation, ended when another of their timers ran according to the log.
 
-    Which of two timers that are due within milliseconds runs first shows only inside the broker.
+    Which of two timers that are due within milliseconds runs first is visible only inside the broker.
     """
     extra = [(row.group, row.member_id, row.deadline_ms or 0) for row in sessions if row.verdict == "EXTRA"]
     missing = [(row.group, row.member_id, row.log_ms or 0) for row in rebalances if row.verdict == "MISSING"]
@@ -253,12 +253,13 @@ def with_ties(sessions: list[Row], rebalances: list[Row]) -> tuple[list[Row], li
 
 
 def poll_rows(played: Played, truth: list[TruthEvent], printed: list[dict]) -> list[Row]:
-    """Pair the leaves of consumers that had not polled for their limit with ours.
+    """Pair the leaves of consumers that had not polled within their limit with ours.
 
-    Java says why it leaves. The others do not: it shows once they join again on the same connection, and of those that
-    died before, came on another one, or had been in for less than their limit, nothing tells. A leave that went to no
-    coordinator stands in no log: there its own line and the client's own word are the truth. So is the client's word
-    where it pushed when it polled last: its limit had passed then, and its leave may wait behind a heartbeat in flight.
+    Java clients say why they leave. The others do not: it shows once they join again on the same connection. If they
+    died before, came back on another connection, or had been members for less than their limit, nothing shows it. A
+    leave that reached no coordinator is in no log: then its own line and the client's own report are the truth. So is
+    the client's report if it pushed when it last polled: its limit had passed then, and its leave may wait behind a
+    heartbeat in flight.
     """
     sleepers = Sleepers(played.told, played.actions, names_of(played.capture))
     breaches = slept(captured(truth, printed), sleepers)
@@ -287,7 +288,7 @@ def poll_rows(played: Played, truth: list[TruthEvent], printed: list[dict]) -> l
 
 
 def _by_its_clients_word(row: Row, sleepers: Sleepers) -> Row:
-    """Hold a deadline that its client has told, and that its leave trails, to when its limit had passed."""
+    """Compare a deadline that the client itself reported, and that its leave follows, with the end of its limit."""
     passed_ms = None if row.log_ms is None else sleepers.limit_passed_ms(row.member_id, row.log_ms)
     if row.verdict != "OFF" or row.evidence != "observed" or passed_ms is None or passed_ms > (row.log_ms or 0):
         return row
@@ -303,7 +304,7 @@ def _paired(
 ) -> list[Row]:
     """Pair lines of the log with incidents of the same member, nearest first, each once.
 
-    Of an expiry with several lines one has to be paired; the others may be, where the incident closed in between.
+    Of an expiry with several lines, one must be paired; the others may be, if the incident closed in between.
     """
     pairs = [
         (abs(_instant(incident) - line.at_ms), number, line, incident)
@@ -351,7 +352,7 @@ def _instant(incident: dict) -> int:
 
 
 def opened_twice(printed: Iterable[dict]) -> list[dict]:
-    """Openings of an incident that was open already."""
+    """Return the openings of incidents that were open already."""
     seen: set[str] = set()
     again = []
     for line in printed:
@@ -363,10 +364,11 @@ def opened_twice(printed: Iterable[dict]) -> list[dict]:
 
 
 def score(rule: str, rows: Iterable[Row]) -> str:
-    """For people: of what we said how much was true, of what was true how much we said, and how far deadlines lay off.
+    """Return for people how much of what we said was true, how much of the truth we said, how far off deadlines were.
 
     A deadline that is off names the right member: it counts as said, and as wrong in the last column. What nothing
-    tells counts as neither, and is told by its number. So is a deadline of which an interval is stated that holds it.
+    outside shows counts as neither, and has a number of its own. So has a deadline whose stated interval holds the
+    truth.
     """
     verdicts = Counter(row.verdict for row in rows)
     off_ms = sorted(abs(row.difference_ms) for row in rows if row.difference_ms is not None)
@@ -388,7 +390,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def table(rows: Iterable[Row]) -> str:
-    """For people: one line a member."""
+    """Return a table for people, with one line per member."""
     head = f"{'rule':18}{'group':20}{'member':44}{'log ms':>15}{'our ms':>15}{'difference':>12}  verdict"
     lines = [
         f"{row.rule:18}{row.group:20}{row.member_id:44.44}{_cell(row.log_ms):>15}{_cell(row.deadline_ms):>15}"
@@ -403,7 +405,7 @@ def _cell(number: int | None) -> str:
 
 
 def judge(played: Played) -> bool:
-    """Print all that a capture shows of the monitor against its brokers; tell whether nothing was wrong."""
+    """Print how the monitor compares with the brokers of a capture; tell whether nothing was wrong."""
     printed = replay(played)
     truth = [event for event in played.truth if not event.member_id or named(played, event)]
     nameless = {event.member_id for event in played.truth} - {event.member_id for event in truth}

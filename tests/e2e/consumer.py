@@ -1,4 +1,4 @@
-"""A real consumer in a process of its own, driven by lines on stdin, telling what happens to it in JSON lines.
+"""A real consumer in a process of its own: commands on stdin, events as JSON lines on stdout.
 
     python tests/e2e/consumer.py '{"client": "kafka-python", "bootstrap": "...", "group": "g", "topics": ["t"], ...}'
 
@@ -41,7 +41,7 @@ class KafkaPython:
             from streaming.reporter import report_polls
 
             report_polls(self._consumer)
-        if spec.get("stubborn"):  # as a client without a poll limit of its own, or one whose limit is set too high
+        if spec.get("stubborn"):  # like a client without a poll limit of its own, or with one that is too high
             self._consumer._coordinator.heartbeat.config["max_poll_interval_ms"] = 600_000
 
     def subscribe(self, topics: list[str]) -> None:
@@ -106,7 +106,7 @@ class Confluent:
             self._consumer.subscribe(topics)
 
     def _tell_what_changed(self) -> None:
-        """Without callbacks an assignment shows only when it is asked for."""
+        """Report a changed assignment: without callbacks it shows only when it is asked for."""
         held = self._consumer.assignment()
         if held != self._held:
             self._assigned(self._consumer, held) if held else self._revoked(self._consumer, self._held)
@@ -124,7 +124,7 @@ class Confluent:
 
     def poll(self) -> None:
         message = self._consumer.poll(0.2)
-        while message is not None:  # what came with it too: one message a call would fall behind
+        while message is not None:  # the whole batch: with one message a call it would fall behind
             error = message.error()
             if error is not None:
                 tell("error", text=str(error))

@@ -1,7 +1,7 @@
-"""A stand-in cluster in real time: groups whose members beat, die, leave and come, and what a coordinator makes of it.
+"""A stand-in cluster in real time: members that send heartbeats, die, leave and come, and their coordinator.
 
-It writes what a broker would, record bytes and request log lines, into two topics of its own, at the present instant
-and for a hundredth of what real clients cost. It also keeps the truth: who expired, and when its session was over.
+It writes what a broker would, record bytes and request log lines, into two topics of its own, at the present time and
+for a hundredth of what real clients cost. It also keeps the truth: who expired, and when the session ended.
 """
 
 import heapq
@@ -32,7 +32,7 @@ REBALANCE_IN_PROGRESS = 27
 
 
 class Death(NamedTuple):
-    """A session that ran out, as the stand-in coordinator removed the member."""
+    """A session that ran out: the stand-in coordinator removed the member."""
 
     group: str
     member_id: str
@@ -41,7 +41,7 @@ class Death(NamedTuple):
 
 @dataclass
 class Group:
-    """What the coordinator knows (`members`), and who is in truth still there (`alive`)."""
+    """What the coordinator knows (`members`), and which members are really alive (`alive`)."""
 
     name: str
     members: list[Member] = field(default_factory=list)
@@ -57,22 +57,22 @@ class Group:
 
 
 class LiveCluster:
-    """`with LiveCluster(...) as cluster`: a thread of its own writes until the end.
+    """A stand-in cluster, as in `with LiveCluster(...) as cluster`: a thread of its own writes until the end.
 
-    Everything is an action at an instant, and its lines carry that instant; `at` adds one from any thread.
+    Everything is an action at an instant, and its lines have that time; `at` adds an action from any thread.
     """
 
     def __init__(
         self, broker: EmbeddedCluster, name: str, groups: list[str], size: int, seed: int = 1, spared: str = ""
     ) -> None:
-        """`spared`: the group of which nobody dies or leaves."""
+        """`spared`: a group in which nobody dies or leaves."""
         self.broker, self.records, self.lines = broker, f"records-{name}", f"lines-{name}"
         self.groups = {group: Group(group) for group in groups}
         self.deaths: list[Death] = []
         self.awaited = 0
-        """Pods that were started again, or others in their place, and have not joined yet."""
+        """Pods that were restarted or replaced and have not joined yet."""
         self.returned: set[str] = set()
-        """Member ids of the dead whose pods were started again and rejoined."""
+        """Member ids of dead members whose pods were restarted and have rejoined."""
         self.random = random.Random(seed)
         self._spared = spared
         self._numbers = itertools.count(1)
@@ -109,7 +109,7 @@ class LiveCluster:
         self._producer.flush(10)
 
     def at(self, due_ms: int, action: Callable[[int], None]) -> None:
-        """Have something done at an instant."""
+        """Schedule an action for an instant."""
         with self._wake:
             heapq.heappush(self._due, (due_ms, next(self._order), action))
             self._wake.notify()
@@ -125,14 +125,14 @@ class LiveCluster:
 
     @contextmanager
     def muted(self) -> Iterator[None]:
-        """Ship no line: the groups live on, the telemetry is broken."""
+        """Ship no lines: the groups live on, but the telemetry is broken."""
         self._muted = True
         yield
         self._muted = False
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """Let nothing happen: the coordinator is away. When it is back it gives every member its session anew."""
+        """Let nothing happen: the coordinator is away. When it is back it restarts every member's session."""
         with self._wake:
             self._frozen, frozen_ms = True, now_ms()
         yield
@@ -147,9 +147,9 @@ class LiveCluster:
     # ------------------------------------------------------------------ fates
 
     def someone_dies(self, at_ms: int, name: str | None = None) -> None:
-        """Let a member (of a group) fall silent for good, if a group is at rest; mostly its pod is started again.
+        """Let a member (of a group) fall silent for good, if a group is at rest; mostly its pod is restarted.
 
-        Else a pod of another name comes, some time later.
+        Otherwise a pod of another name comes some time later.
         """
         group = self.groups[name] if name else self._any_at_rest()
         if group is None:
@@ -192,7 +192,7 @@ class LiveCluster:
             return
         self.at(at_ms + BEAT_MS, lambda ms: self._beat(ms, group, member))
         if member not in group.heard_ms:
-            return  # its first join is still parked: it has no generation to beat with
+            return  # its first join is still parked: it has no generation for a heartbeat yet
         error = REBALANCE_IN_PROGRESS if group.rebalancing else 0
         self.line(synthetic.heartbeat_line(group.name, member, group.generation, error), at_ms)
         group.heard_ms[member] = at_ms
@@ -226,7 +226,8 @@ class LiveCluster:
     def _complete(self, at_ms: int, group: Group) -> None:
         """Answer the parked joins once everybody has joined, then write the generation, then answer the syncs.
 
-        Called at the instant of the answers and not before: who beats meanwhile must not yet know the generation.
+        It is called at the instant of the answers and not before: a heartbeat in between must not know the generation
+        yet.
         """
         if not group.rebalancing or set(group.members) != group.parked_ms.keys():
             return
@@ -260,7 +261,7 @@ class LiveCluster:
         self._producer.poll(0)
 
     def write_capture(self, file: Path) -> None:
-        """Write all that was written to Kafka as a capture: what the job says of it, `replay` must say too."""
+        """Write a capture of all that was written to Kafka: `replay` must say about it what the job says."""
         self._producer.flush(10)
         with file.open("w") as out:
             for at_ms, topic, partition, offset, key, value in self._written:

@@ -1,4 +1,4 @@
-"""The real `run` as a process of its own: started, killed with all it started, started again, asked what it stored."""
+"""The real `run` as a process of its own: started, killed with its children, started again, and its store queried."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from tests.e2e.crash_cluster import LiveCluster
 
 PROC = Path("/proc")
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 300  # some ten seconds do, on a machine with nothing else to do
+PATIENCE_S = 300  # ten seconds are enough on an idle machine
 Found = TypeVar("Found")
 
 
@@ -31,7 +31,7 @@ class Job:
         self.log = folder / "run.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.sessions: list[int] = []
-        """Of all drivers there were, the newest last; a JVM and its workers stay in their driver's."""
+        """The sessions of all drivers so far, the newest last; a JVM and its workers stay in their driver's session."""
         self._log_start = 0
         self.config.write_text(f"""
 [kafka]
@@ -49,7 +49,7 @@ port = 0
 """)
 
     def start(self, doom: str = "") -> None:
-        """Start it; `doom` says when it is to kill itself (see `crash_launcher`)."""
+        """Start it; `doom` says when it must kill itself (see `crash_launcher`)."""
         launcher = [crash_launcher.__file__, doom] if doom else ["-m", "streaming.cli"]
         with self.log.open("a") as log:
             self._log_start = log.tell()
@@ -77,21 +77,22 @@ port = 0
     def jvms(self) -> list[int]:
         """Return the process id of the newest driver's JVM, once it is there.
 
-        It forks for each file it makes (Hadoop runs `chmod`), and until it is that a fork looks like its parent.
+        The JVM forks for each file that it creates (Hadoop runs `chmod`), and at first such a fork looks like its
+        parent.
         """
         alike = [process.pid for process in processes(self.sessions[-1:]) if "deploy.SparkSubmit" in process.command]
         return sorted(alike)[:1]
 
     def workers(self) -> list[int]:
-        """Return those of its Python workers, and of the daemon that makes them."""
+        """Return the process ids of its Python workers, and of the daemon that forks them."""
         return [process.pid for process in processes(self.sessions[-1:]) if "pyspark.daemon" in process.command]
 
     def strays(self) -> list["Process"]:
-        """Return what former drivers have left behind."""
+        """Return the processes that former drivers have left behind."""
         return processes(self.sessions[:-1])
 
     def await_own_end(self) -> None:
-        """Wait for a doomed process to have killed itself."""
+        """Wait until a doomed process has killed itself."""
         assert self.process is not None
         assert self.process.wait(PATIENCE_S) == -signal.SIGKILL, self.last_words()
 
@@ -106,7 +107,7 @@ port = 0
         return self.said()[-3_000:]
 
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
-        """Query the store; nothing where it has no tables yet or is locked."""
+        """Query the store; return nothing if it has no tables yet or is locked."""
         if not self.database.exists():
             return []
         try:
@@ -118,7 +119,7 @@ port = 0
             return []
 
     def until(self, look: Callable[[], Found], enough: Callable[[Found], Any] = bool) -> Found:
-        """Look until it is enough; the process must live all the while."""
+        """Look until it is enough; the process must stay alive meanwhile."""
         deadline = time.monotonic() + PATIENCE_S
         while not enough(found := look()):
             assert self.running, f"run ended by itself:\n{self.last_words()}"
@@ -149,7 +150,7 @@ port = 0
         return [json.loads(body) | {"late": bool(late)} for body, late in rows]
 
     def story(self) -> dict[str, list[str]]:
-        """Return what people were told of each incident, in order."""
+        """Return the transitions of each incident that people were told of, in order."""
         told: dict[str, list[str]] = {}
         for incident_id, transition in self.rows("SELECT incident_id, transition FROM transitions ORDER BY id"):
             told.setdefault(incident_id, []).append(transition)
@@ -157,14 +158,14 @@ port = 0
 
 
 class Process(NamedTuple):
-    """A process of a session, by its id and its command line."""
+    """A process of a session: its id and its command line."""
 
     pid: int
     command: str
 
 
 def processes(sessions: Sequence[int]) -> list[Process]:
-    """Return the living processes of some sessions."""
+    """Return the live processes of some sessions."""
     found = []
     for folder in PROC.glob("[0-9]*"):
         with suppress(OSError):  # it has ended meanwhile

@@ -1,7 +1,8 @@
-"""Commits of a stand-in cluster's groups, and the messages they are of, while the job is killed again and again.
+"""Commits of a stand-in cluster's groups, and messages in their partitions, while the job is killed again and again.
 
-Two partitions are left behind for good, each by an owner that lives: one of a group without members, which goes on with
-the others, and one of a member that commits nothing any more. What the job holds of them is compared with the truth.
+Two partitions are never committed again, although their owners live: one of a group without members, which goes on with
+its other partitions, and one of a member that commits nothing any more. What the job has of them is compared with the
+truth.
 """
 
 import json
@@ -18,14 +19,14 @@ from tests.support.records import commit_key, commit_value
 
 LOADER, LEDGER = "loader", "ledger"
 STUCK = {LOADER: 2, LEDGER: 1}
-"""By group: its partition that is left behind, in the ledger also the number of its owner."""
+"""By group, the partition that is left behind; in the ledger it is also the number of its owner."""
 DATA_PARTITIONS = 3
 EVERY_MS, LEFT_BEHIND_MS = 2_000, 40_000
 MESSAGES = 10
 
 
 class Row(NamedTuple):
-    """A partition, as the job stored it or as the brokers and the truth have it."""
+    """A partition, as the job stored it, or as the brokers and the truth have it."""
 
     partition: int
     committed: int
@@ -34,7 +35,7 @@ class Row(NamedTuple):
 
 
 class Commits:
-    """Messages to all partitions and commits of two groups, each two seconds until `end`."""
+    """Messages to all partitions and commits of two groups, every two seconds until `end`."""
 
     def __init__(self, cluster: LiveCluster, begin_ms: int) -> None:
         self.cluster = cluster
@@ -48,7 +49,7 @@ class Commits:
         cluster.at(begin_ms, self._go_on)
 
     def end(self) -> None:
-        """Write nothing more."""
+        """Stop writing."""
         self._at_work = False
 
     def _go_on(self, at_ms: int) -> None:
@@ -73,7 +74,7 @@ class Commits:
         self.cluster.write(place, value, at_ms, shard_of(group, PARTITIONS))
 
     def truth(self) -> dict[str, list[Row]]:
-        """Ask the broker where the partitions end, and say what each group is behind."""
+        """Ask the broker where the partitions end, and return how far each group is behind."""
         asker = Consumer({"bootstrap.servers": self.cluster.broker.bootstrap_servers, "group.id": "nobody"})
         try:
             ends = {p: asker.get_watermark_offsets(TopicPartition(TOPIC, p), timeout=30)[1] for p in self._ends}
@@ -84,13 +85,13 @@ class Commits:
         }
 
     def subjects(self) -> dict[str, str]:
-        """Tell by group what is stalled: a partition of those that go on with others, else the member."""
+        """Return by group what is stalled: a partition if others of its owner go on, else the member."""
         member = self.cluster.groups[LEDGER].members[STUCK[LEDGER]]
         return {LOADER: f"{TOPIC}-{STUCK[LOADER]}", LEDGER: member.member_id}
 
 
 def stored(job: Job, group: str) -> tuple[int, list[Row]]:
-    """Return what the job holds of a group's lag, and as of when."""
+    """Return what the job has of a group's lag, and as of when."""
     rows = job.rows("SELECT at_ms, body FROM lags WHERE group_id = ?", group)
     if not rows:
         return 0, []
@@ -100,7 +101,7 @@ def stored(job: Job, group: str) -> tuple[int, list[Row]]:
 
 
 def stalls(job: Job) -> list[tuple[Any, ...]]:
-    """Return group, subject, state and beginning of what was ever told as stalled."""
+    """Return group, subject, state and beginning of every stall that was ever reported."""
     found = [
         (row["group"], row["subject"], row["reason"], row["opened_ms"]) for row in job.incidents("partition-stalled")
     ]

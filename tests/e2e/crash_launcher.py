@@ -20,7 +20,7 @@ FEW_ROWS = "150"
 
 
 def doom(when: str) -> None:
-    """Let the store kill the process group after the commit of the batch in question."""
+    """Let the store kill the process group after it has committed that batch."""
     apply_batch, number = Store.apply_batch, itertools.count(1)
 
     def apply_and_die(store: Store, **batch: Any) -> Any:

@@ -1,4 +1,4 @@
-"""What a job has been through, whose processes were killed, and what must hold whatever died when."""
+"""The history of a job whose processes were killed, and what must be true whatever died when."""
 
 import json
 from collections import Counter
@@ -23,7 +23,7 @@ DEATH_EVERY_MS, LEAVE_EVERY_MS = 7_000, 31_000
 
 @dataclass
 class Tale:
-    """A cluster, a job that was killed again and again, and when nothing ran or the last process surely did."""
+    """A cluster, a job that was killed again and again, when nothing ran, and when the last process surely ran."""
 
     cluster: LiveCluster
     job: Job
@@ -52,7 +52,7 @@ class Tale:
 
 @contextmanager
 def cluster_and_job(folder: Path) -> Iterator[Tale]:
-    """Set the scene; what was written to Kafka stays in the folder, for whoever has to find out what went wrong."""
+    """Set the scene; what was written to Kafka stays in the folder, for whoever has to investigate a failure."""
     try:
         broker_class_path()
     except EmbeddedBrokerError as missing:
@@ -111,9 +111,9 @@ class NothingLost:
             assert [step for step in told if step != "escalated"] in (["opened"], ["opened", "closed"]), told
 
     def test_nothing_else_is_raised_for_the_time_that_nobody_watched(self, tale):
-        """A job that was away is no outage of telemetry and no pause of the coordinator."""
+        """The time without a job is no outage of telemetry and no pause of the coordinator."""
         rules = {rule for (rule,) in tale.job.rows("SELECT DISTINCT rule FROM incidents")} - {STALLED}
-        # True here: members die all the time, at 6 s timeouts, and who is left does not take over their partitions.
+        # True here: members die all the time, at 6 s timeouts, and the others do not take over their partitions.
         of_groups = {"rebalance-storm", "timeouts-inconsistent", "partition-unowned"}
         assert rules <= {EXPIRED, "session-at-risk"} | of_groups
 

@@ -3,13 +3,13 @@
     python -m tests.e2e.lag_chaos --seconds 900 --nodes 3 --seed 7 --out DIR      (`make lag-chaos`)
 
 Groups are stuck, paused, idle, slow, in batches of a minute, of KIP-848, or without members (`lag_world.STUCK` and
-`OTHERS`). Three things are demanded, and exit is 1 where one is not so:
+`OTHERS`). Three things are required; the exit code is 1 if one fails:
 
 - Offsets: at quiet points the lag of every partition is what the brokers say when asked directly (`lag_truth`).
-- Stuck: a partition that its owner reads on and commits no more is named, with its member, within three of its usual
-  intervals and 30 s. Time counts anew from a rebalance, and from an outage of brokers (until all partitions have a
+- Stuck: a partition that its owner reads but no longer commits is named, with its member, within three of its usual
+  intervals and 30 s. Time starts again at a rebalance, and at an outage of brokers (until all partitions have a
   leader that answers, and one more round of end offsets).
-- Nothing false: no incident of a rule of lag tells anything else, but that the slow group's lag grows.
+- Nothing false: no lag incident reports anything else, except that the slow group's lag grows.
 
 `NAME.lag.json` has all that is compared.
 """
@@ -38,27 +38,27 @@ from tests.e2e.lag_world import OTHERS, STUCK, Cast, LagWorld
 ALLOWED_S = 30.0
 ROUND_MS = 10_000
 LATE_S = 60.0
-"""How long a stall is waited for beyond its time, to tell late from never."""
+"""How long a stall is waited for after its time, to tell late from never."""
 RECOVERY_S = 120.0
 CALM_AFTER_S = 60.0
-"""Faults pause once stalls have been waited for so long: else time would count anew for ever."""
+"""Faults stop while stalls have been waited for so long: otherwise time would start again for ever."""
 RULES = tuple(rule.id for rule in (PARTITION_STALLED, LAG_GROWING, OFFSET_REWOUND, OFFSETS_LOST))
 
 
 @dataclass
 class Episode:
-    """A partition that is stuck from one instant to another, and when the monitor named it."""
+    """A partition that is stuck for some time, and when the monitor named it."""
 
     group: str
     topic: str
     partition: int
     interval_ms: int
-    """Its usual interval between commits, by what its clients tell."""
+    """Its usual interval between commits, according to its clients."""
     stuck_ms: int
     owners: list[str] = field(default_factory=list)
-    """Who had it meanwhile."""
+    """Its owners meanwhile."""
     from_ms: int = 0
-    """From when time counted."""
+    """From when the time counts."""
     named_ms: int = 0
     named: str = ""
     unstuck_ms: int = 0
@@ -72,13 +72,13 @@ class Episode:
 
 
 class Trouble:
-    """What happens to clients and brokers, one thing at a time, and since when nothing has."""
+    """What happens to clients and brokers, one fault at a time, and since when nothing has happened."""
 
     def __init__(self, world: LagWorld, random: Random, stop: Event) -> None:
         self._world, self._random, self._stop = world, random, stop
         self._lock = Lock()
         self._since_ms: dict[str, int] = {}
-        """By group, "" is the brokers."""
+        """By group; "" is the brokers."""
         self._hired = 0
         self.calm = Event()
         self.failure: BaseException | None = None
@@ -90,7 +90,7 @@ class Trouble:
             yield
 
     def restart(self, group: str) -> None:
-        """Let time count anew of a group; "": of all."""
+        """Start the time of a group again; "": of all."""
         self._since_ms[group] = now_ms()
 
     def since_ms(self, group: str) -> int:
@@ -104,7 +104,7 @@ class Trouble:
         return max(self._since_ms.get(group, 0), self._since_ms.get("", 0), *told)
 
     def run(self) -> None:
-        """Make trouble until `stop`."""
+        """Cause faults until `stop`."""
         try:
             self._run()
         except BaseException as error:
@@ -163,7 +163,7 @@ class Trouble:
                 self._again(client)
 
     def _scale(self) -> None:
-        """One more comes and goes again."""
+        """Start one more client, and close it again."""
         cast = self._random.choice([cast for cast in self._world.casts if cast.software != "simple"])
         with self._changing(cast.group):
             self._hired += 1
@@ -178,7 +178,7 @@ class Trouble:
         self._world.restart(client, stuck=stuck_now(self._world, client.spec.group))
 
     def _trouble_broker(self) -> None:
-        """Every other time it is the coordinator of a group that is stuck."""
+        """Cause a fault of a broker; every other time it is the coordinator of a stuck group."""
         world = self._world
         node = self._random.choice(world.cluster.nodes)
         if self._random.random() < 0.5:
@@ -200,12 +200,12 @@ class Trouble:
 
 
 def stuck_now(world: LagWorld, group: str) -> tuple[tuple[str, int], ...]:
-    """Return what a client of a group that starts now must not commit."""
+    """Return the partitions that a client of a group must not commit if it starts now."""
     return tuple(world.stuck.get(group, ()))
 
 
 class Director:
-    """Lets partitions be stuck, one a group, and waits until each is named."""
+    """Lets partitions be stuck, one per group, and waits until each is named."""
 
     def __init__(self, world: LagWorld, trouble: Trouble, random: Random, stop: Event) -> None:
         self._world, self._trouble, self._random, self._stop = world, trouble, random, stop
@@ -214,7 +214,7 @@ class Director:
         self.failure: BaseException | None = None
 
     def run(self) -> None:
-        """Until `stop`, and the last episode is over."""
+        """Run until `stop`, and until the last episode is over."""
         try:
             while not self._stop.is_set():
                 self._scene()
@@ -299,13 +299,13 @@ class Director:
             at_ms, found = now_ms(), self._world.compare()
             self._world.resume_production()
             for cast in STUCK:
-                self._trouble.restart(cast.group)  # while no messages come the others have nothing to commit
+                self._trouble.restart(cast.group)  # while no messages come, the other partitions have nothing to commit
         self.comparisons += [{"at_ms": at_ms, **comparison.as_dict()} for comparison in found]
         print(said(at_ms, found), flush=True)
 
 
 def said(at_ms: int, found: list[Comparison]) -> str:
-    """Say how a quiet point went."""
+    """Return how a quiet point went, as text."""
     wrong = [comparison for comparison in found if not comparison.agrees]
     exact = sum(comparison.is_exact for comparison in found)
     lag = sum(c.after.end - c.after.committed for c in found if c.after)
@@ -314,7 +314,7 @@ def said(at_ms: int, found: list[Comparison]) -> str:
 
 
 def judge_incidents(incidents: list[dict[str, Any]], episodes: list[Episode]) -> list[str]:
-    """Return the incidents of rules of lag that tell anything but an episode, or that the slow group is slow."""
+    """Return the lag incidents that report anything but an episode, or that the slow group is slow."""
     return [
         f"{incident['rule']} {incident['subject']}: {incident['summary']}"
         for incident in incidents
@@ -324,7 +324,7 @@ def judge_incidents(incidents: list[dict[str, Any]], episodes: list[Episode]) ->
 
 
 def is_of(incident: dict[str, Any], episode: Episode) -> bool:
-    """Tell whether an incident tells of an episode, and of nobody else."""
+    """Tell whether an incident is about an episode, and about nothing else."""
     return (
         incident["group"] == episode.group
         and incident["partitions"] == [[episode.topic, episode.partition]]
@@ -393,7 +393,7 @@ def judge(told: dict[str, Any]) -> bool:
 
 
 def until(look: Callable[[], Any], patience_s: float) -> Any:
-    """Look until there is something."""
+    """Look until there is something, and return it."""
     deadline = time.monotonic() + patience_s
     while not (found := look()):
         if time.monotonic() > deadline:

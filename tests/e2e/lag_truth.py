@@ -1,7 +1,7 @@
-"""What brokers say of every group's offsets, beside what the monitor holds of them.
+"""A comparison of what brokers say about every group's offsets with what the monitor has.
 
-Brokers are asked before and after the monitor's round. What did not change in between is compared exactly; of a
-partition that was committed or produced to meanwhile the monitor's figures have to lie between the two answers.
+Brokers are asked before and after the monitor's round. What did not change in between is compared exactly. If a
+partition was committed or produced to meanwhile, the monitor's figures have to lie between the two answers.
 """
 
 import json
@@ -21,14 +21,14 @@ PATIENCE_S = 90.0
 
 
 class Told(NamedTuple):
-    """The committed and the end offset, by a broker."""
+    """The committed offset and the end offset, according to a broker."""
 
     committed: int
     end: int
 
 
 class Shown(NamedTuple):
-    """The same by the monitor, and the lag it says."""
+    """The same according to the monitor, and its lag."""
 
     committed: int | None
     end: int | None
@@ -50,7 +50,7 @@ class Comparison(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        """Whether the monitor holds what the brokers say."""
+        """Whether the monitor has what the brokers say."""
         before, after, shown = self.before, self.after, self.shown
         if before is None or after is None or shown is None or None in shown:
             return False
@@ -70,22 +70,22 @@ class Comparison(NamedTuple):
 
 
 class Brokers:
-    """Asked by confluent-kafka's AdminClient."""
+    """The brokers, asked by confluent-kafka's AdminClient."""
 
     def __init__(self, bootstrap: str) -> None:
         self._config = {"bootstrap.servers": bootstrap, "socket.timeout.ms": 6_000, "log_level": 0}
 
     def offsets(self, groups: Iterable[str]) -> dict[Place, Told]:
-        """Return what each group has committed, and where those partitions end; asks until all is answered."""
+        """Return what each group has committed, and where those partitions end; ask until everything is answered."""
         return patiently(lambda: self._offsets(self._admin(), groups))
 
     def answer(self, topics: Mapping[str, int]) -> None:
-        """Return once each partition of some topics has a leader that answers."""
+        """Wait until each partition of some topics has a leader that answers."""
         places = {(topic, partition) for topic, count in topics.items() for partition in range(count)}
         patiently(lambda: _ends(self._admin(), places))
 
     def _admin(self) -> AdminClient:
-        """Return a new one: it keeps an epoch of a leader that was restarted, and is refused ever after."""
+        """Return a new client: an old one keeps the epoch of a leader that was restarted, and is refused ever after."""
         return AdminClient(self._config)
 
     def _offsets(self, admin: AdminClient, groups: Iterable[str]) -> dict[Place, Told]:
@@ -131,5 +131,5 @@ def compare(
     before: Mapping[Place, Told], after: Mapping[Place, Told], shown: Mapping[Place, Shown]
 ) -> Iterator[Comparison]:
     """Yield each partition that either side knows."""
-    for place in sorted({*before, *shown}):  # what was committed for the first time meanwhile may be shown or not
+    for place in sorted({*before, *shown}):  # a first commit meanwhile may be shown or not
         yield Comparison(place, before.get(place, after.get(place)), after.get(place), shown.get(place))

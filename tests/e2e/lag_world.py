@@ -1,6 +1,6 @@
 """Groups that commit in all the ways that matter for lag, messages that keep coming, and the monitor beside them.
 
-What is left in the folder beside what every `World` leaves: the monitor's store (`monitor.db`) and log (`run.log`).
+Besides what every `World` leaves, the folder has the monitor's store (`monitor.db`) and log (`run.log`).
 """
 
 import json
@@ -26,7 +26,7 @@ TICK_S = 0.1
 WINDOW = 10
 MIN_DISTANCE_MS = 1_000
 OFTEN_S = 3.0
-"""Who commits at least so often is at rest soon after the last message."""
+"""A group that commits at least so often is at rest soon after the last message."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Cast:
 
     @property
     def topic(self) -> str:
-        """Its own."""
+        """Its own topic."""
         return f"topic-{self.group}"
 
 
@@ -67,7 +67,7 @@ OTHERS = (
 
 @dataclass(frozen=True)
 class Committer:
-    """How to start one `committer.py`; as `clients.Spec` to a `Client`."""
+    """How to start one `committer.py`; a `Client` takes it like a `clients.Spec`."""
 
     cast: Cast
     name: str
@@ -103,7 +103,7 @@ class LagWorld(World):
         super().__init__(name, folder, nodes=nodes, recorded=recorded)
         self.casts: list[Cast] = []
         self.stuck: dict[str, list[tuple[str, int]]] = {}
-        """By group, what its clients do not commit now."""
+        """By group, the partitions that its clients do not commit now."""
         self._pausing = threading.Event()
         self._paused = threading.Event()
 
@@ -144,7 +144,7 @@ class LagWorld(World):
         return [client for client in list(self.clients) if client.spec.group == group and client.running]
 
     def owners(self, group: str, topic: str, partition: int, since_ms: int = 0) -> list[str]:
-        """Return the members that told that they had a partition at some time from an instant on; the last is last."""
+        """Return the members that reported to own a partition at some time since an instant; the last owner is last."""
         found: list[tuple[int, str]] = []
         for client in self.told_by(group):
             tales = [e for e in list(client.events) if e["event"] in {"assigned", "revoked"}]
@@ -158,7 +158,7 @@ class LagWorld(World):
         return [client for client in list(self.clients) if client.spec.group == group]
 
     def commits(self, cast: Cast, partition: int) -> list[int]:
-        """Return when a partition was committed, as its clients tell it."""
+        """Return when a partition was committed, according to its clients."""
         place = [cast.topic, partition]
         return sorted(
             event["at_ms"]
@@ -177,7 +177,7 @@ class LagWorld(World):
         return median_low(intervals) if len(intervals) >= 3 else None
 
     def stick(self, cast: Cast, partition: int) -> None:
-        """Let no client of a group commit a partition any more."""
+        """Let no client of a group commit a partition any longer."""
         self.stuck[cast.group] = [(cast.topic, partition)]
         self._command(cast.group, f"stick {cast.topic} {partition}", "stuck")
 
@@ -198,7 +198,7 @@ class LagWorld(World):
     # --- messages ---
 
     def _seed(self) -> None:
-        """Let each partition have a few messages to commit, also where no more come."""
+        """Write a few messages to each partition, so that each has something to commit even if no more come."""
         self._producer = _producer(self.cluster.bootstrap_servers)
         for cast in self.casts:
             for partition in range(cast.partitions):
@@ -225,41 +225,41 @@ class LagWorld(World):
             self._producer.poll(0)
 
     def pause_production(self) -> None:
-        """Let no more messages come; returns when the brokers have all."""
+        """Stop the messages; return when the brokers have all of them."""
         self._paused.clear()
         self._pausing.set()
         if not self._paused.wait(120):
             raise TimeoutError("messages cannot be written")
 
     def resume_production(self) -> None:
-        """Let them come again."""
+        """Start the messages again."""
         self._pausing.clear()
 
     # --- what the monitor holds ---
 
     def shown(self) -> dict[Place, Shown]:
-        """Return what its store holds of each partition with a commit."""
+        """Return what the monitor's store has for each partition with a commit."""
         return shown_by(self.job.rows("SELECT group_id, body FROM lags"))
 
     def incidents(self, rule: str) -> list[dict[str, Any]]:
-        """Return the incidents of a rule, and when each was told."""
+        """Return the incidents of a rule, and when each was reported."""
         told = self.job.rows("SELECT incident_id, min(at_ms) FROM transitions GROUP BY incident_id")
         told_ms = dict(told)
         return [found | {"told_ms": told_ms[found["incident_id"]]} for found in self.job.incidents(rule)]
 
     def stalls(self, group: str) -> list[dict[str, Any]]:
-        """Return the stalls of a group that are told now."""
+        """Return the open stalls of a group."""
         rows = self.job.rows("SELECT body FROM incidents WHERE rule = ? AND closed_ms IS NULL", PARTITION_STALLED.id)
         return [body for body in map(json.loads, (text for (text,) in rows)) if body["group"] == group]
 
     def rounds(self, after_ms: int) -> set[int]:
-        """Return the rounds after an instant by which groups have been judged."""
+        """Return the rounds after an instant in which groups have been judged."""
         return {at_ms for (at_ms,) in self.job.rows("SELECT DISTINCT at_ms FROM lags WHERE at_ms > ?", after_ms)}
 
     def compare(self) -> list[Comparison]:
-        """Hold the monitor to the brokers, while no messages come.
+        """Compare the monitor with the brokers, while no messages come.
 
-        Groups of which something is new are judged once a round. So by the second round all are.
+        Groups with news are judged once a round. So by the second round all have been judged.
         """
         groups = [cast.group for cast in self.casts]
         before = self.at_rest()
@@ -269,7 +269,7 @@ class LagWorld(World):
         return list(compare(before, self.brokers.offsets(groups), shown))
 
     def at_rest(self) -> dict[Place, Told]:
-        """Return what the brokers say, once those that commit often have committed what came last."""
+        """Return what the brokers say, once the groups that commit often have committed the last messages."""
         groups = [cast.group for cast in self.casts]
         often = {cast.group for cast in self.casts if cast.every_s <= OFTEN_S and cast.rate is None}
         told = self.brokers.offsets(groups)

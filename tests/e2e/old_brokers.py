@@ -1,10 +1,10 @@
-"""Brokers of older releases, played once for fixtures: their records, their request log, their coordinator's own log.
+"""Brokers of older releases, run once for fixtures: their records, their request log, their coordinator's own log.
 
     python -m tests.e2e.old_brokers --jars DIR --out DIR [2.8 3.9 …]
 
-Ivy fetches the brokers into `--jars` (`old-brokers.xml`). Each plays the same scene; what it leaves is a capture as a
-log shipper would make it, with lines as they stand in the broker's files, and what was done to whom.
-`tests/coordinator_model/test_old_brokers.py` holds the model to it.
+Ivy fetches the brokers into `--jars` (`old-brokers.xml`). Each runs the same scene. It leaves a capture as a log
+shipper would make it, with lines as they are in the broker's files, and a list of what was done to whom.
+`tests/coordinator_model/test_old_brokers.py` compares the model with it.
 """
 
 import argparse
@@ -74,14 +74,14 @@ API = re.compile(rf'"requestApiKeyName":"(?:{"|".join(APIS)})"')
 
 
 class Release(NamedTuple):
-    """A broker to run: `jars` names its folder."""
+    """A broker to run; `jars` is the name of its folder."""
 
     jars: str
     properties: Mapping[str, str] = MappingProxyType({})
     zookeeper: bool = False
     log4j2: bool = False
     modern: bool = False
-    """Whether it takes KIP-848 clients of today."""
+    """Whether it accepts current KIP-848 clients."""
 
 
 RELEASES = {
@@ -96,7 +96,7 @@ RELEASES = {
 
 
 class Broker:
-    """A process in a folder of its own, of any release."""
+    """A broker process of any release, in a folder of its own."""
 
     def __init__(self, release: Release, jars: Path, folder: Path) -> None:
         self.release, self.folder = release, folder
@@ -106,7 +106,7 @@ class Broker:
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def start(self, stack: ExitStack) -> None:
-        """Return once it answers; `stack` ends it."""
+        """Start it and return once it answers; `stack` ends it."""
         stack.callback(self._end)
         self.folder.mkdir(parents=True)
         (self.folder / "log4j.properties").write_text(LOG4J.format(folder=self.folder))
@@ -183,7 +183,7 @@ def await_(condition: Callable[[], object], what: str) -> None:
 
 
 class Scene:
-    """Its consumers, and what was done to them: group, member id and what the broker must have made of it."""
+    """The consumers of a scene, and what was done to them: group, member id and what the broker must have logged."""
 
     def __init__(self, servers: str, stack: ExitStack) -> None:
         self._servers, self._stack = servers, stack
@@ -228,11 +228,11 @@ class Scene:
         java[0].stall(POLL_LIMIT_MS * 2 / 1_000)
         time.sleep(1)
         self.start("kafka-python", "missed", "joins", **slow)
-        time.sleep(POLL_LIMIT_MS * 3 / 1_000 + 4)  # the last deadline, the return of who slept, and the aftermath
+        time.sleep(POLL_LIMIT_MS * 3 / 1_000 + 4)  # the last deadline, the sleeper's return, the aftermath
 
 
 def play(name: str, jars: Path, out: Path) -> None:
-    """Leave NAME.jsonl.gz and NAME.deeds.json."""
+    """Write NAME.jsonl.gz and NAME.deeds.json."""
     release, folder = RELEASES[name], out / f"{name}.broker"
     records = out / f"{name}.records.jsonl"
     with ExitStack() as stack:

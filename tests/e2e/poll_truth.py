@@ -1,7 +1,8 @@
-"""Which leaves in the brokers' logs were poll breaches: what the consumers' own processes were doing then.
+"""Which leaves in the brokers' logs were poll breaches: what the consumers' own processes were doing at that time.
 
-A broker's log names the reason only for Java consumers. So the truth is made of three logs: the broker's leave, the
-consumer's own word that it had not polled for its limit (`stalled`, or frozen as a whole), and that nobody closed it.
+A broker's log names the reason only for Java consumers. So the truth is made of three facts: the leave in the broker's
+log, the consumer's own report that it had not polled for its limit (`stalled`, or frozen as a whole), and that nobody
+closed it.
 """
 
 import json
@@ -19,17 +20,17 @@ EARLY_MS, LATE_MS = 1_000, 6_000
 NO_COORDINATOR = (14, 15, 16)
 UUID_CHARS = 36
 JOIN_MS = 1_000
-"""How much less than its limit one may have been in that overslept it: a JoinGroup takes time."""
+"""By how much less than its limit a member that overslept may have been in the group: a JoinGroup takes time."""
 NEXT_COMMAND_MS = 100
-"""A consumer that is told to stall while it stalls does so once more before it polls."""
+"""A consumer that is told to stall while it stalls does so again before it polls."""
 
 ENDS = {"polling": {"stalled"}, "thaw": {"freeze"}, "kill": {"stalled", "freeze"}, "start": {"stalled", "freeze"}}
-"""What is told or done, and which silence it ends."""
+"""Events and actions, and which silence each ends."""
 
 
 @dataclass
 class _Silence:
-    """A time without a poll, of one client."""
+    """A time in which one client did not poll."""
 
     client: str
     begin_ms: int
@@ -38,26 +39,26 @@ class _Silence:
 
 
 class Sleepers:
-    """Who had not polled for its limit when, by the consumers' own words and what was done to them."""
+    """The members that had not polled for their limit, by the consumers' own reports and by what was done to them."""
 
     def __init__(self, told: list[dict], actions: list[dict], names: Mapping[str, str] = MappingProxyType({})) -> None:
-        """``names``: member id to client, of those that never were told an assignment."""
+        """``names``: member id to client, for members that never reported an assignment."""
         self._silences = _silences(told, actions)
         self._names = {**names, **{event["member_id"]: event["client"] for event in told if event.get("member_id")}}
         self._closed = [(action["client"], action["at_ms"]) for action in actions if action["action"] == "close"]
 
     def overslept(self, member_id: str, at_ms: int) -> bool:
-        """Tell whether a member that left then had not polled for its limit, and nobody had closed it."""
+        """Tell whether a member that left at an instant had not polled for its limit, and nobody had closed it."""
         return self.limit_passed_ms(member_id, at_ms) is not None
 
     def limit_passed_ms(self, member_id: str, at_ms: int) -> int | None:
-        """Return when the limit of a member that left then had passed since it fell silent; None: it had not."""
+        """Return when the limit of a member that left at an instant had passed since its last poll, None if not."""
         client = self._names.get(member_id, member_id[: -UUID_CHARS - 1])
         mine = (silence for silence in self._silences if silence.client == client)
         passed = (
             silence.begin_ms + silence.limit_ms
             for silence in mine
-            if silence.limit_ms  # one that never spoke has told no limit
+            if silence.limit_ms  # a client that never spoke has reported no limit
             and silence.begin_ms + silence.limit_ms - EARLY_MS <= at_ms <= silence.end_ms + LATE_MS
             and not any(name == client and silence.begin_ms <= ms <= at_ms for name, ms in self._closed)
         )
@@ -65,7 +66,7 @@ class Sleepers:
 
 
 def slept(truth: Iterable[TruthEvent], sleepers: Sleepers) -> list[TruthEvent]:
-    """Return the leaves of members that had not polled for their limit; Java's say so."""
+    """Return the leaves of members that had not polled for their limit; those of Java say so."""
     leaves = [event for event in truth if event.kind in (LEFT, "left-temporarily")]
     return [
         leave
@@ -75,7 +76,7 @@ def slept(truth: Iterable[TruthEvent], sleepers: Sleepers) -> list[TruthEvent]:
 
 
 def _silences(told: list[dict], actions: list[dict]) -> list[_Silence]:
-    """Stalls by the consumer's own word and freezes by ours, one within the other at times; a kill ends either."""
+    """Return stalls, which consumers report, and freezes, which we do; one may be in the other, a kill ends both."""
     limits = {event["client"]: event["limit_ms"] for event in told}
     steps = [(event["at_ms"], event["client"], event["event"]) for event in told]
     steps += [(action["at_ms"], action["client"], action["action"]) for action in actions if "client" in action]
@@ -96,11 +97,11 @@ def _silences(told: list[dict], actions: list[dict]) -> list[_Silence]:
 
 
 def returns(capture: Path, leaves: list[TruthEvent]) -> set[TruthEvent]:
-    """Return those leaves of whose client a line tells that it slept: in for its limit, and back on its connection.
+    """Return leaves whose client, by a later line, overslept: in for its limit, and back on its connection.
 
-    Only what came after counts: a KIP-848 member keeps its id, and may have left and come back before. Who was in for
-    less had polled to be let in, for all that lines tell, and left of its own, as with ``unsubscribe()``: that its
-    client was in under another id before, on another connection, does not tell that it is the same process.
+    Only what came after counts: a KIP-848 member keeps its id, and may have left and come back before. A member that
+    was in for less had polled to be let in, as far as lines show, and left on purpose, as with ``unsubscribe()``. That
+    its client was in before under another id, on another connection, does not show that it is the same process.
     """
     in_since: dict[str, tuple[int, int]] = {}
     left_on: dict[str, TruthEvent] = {}
@@ -126,13 +127,13 @@ def returns(capture: Path, leaves: list[TruthEvent]) -> set[TruthEvent]:
             if request["memberEpoch"] < 0:
                 goes(request["memberId"], at_ms, connection)
             elif request["memberEpoch"] == 0:
-                in_since.setdefault(request["memberId"], joins)  # though no coordinator may take it for a while
+                in_since.setdefault(request["memberId"], joins)  # even if no coordinator accepts it for a while
                 back |= {before} if before is not None and before.member_id == request["memberId"] else set()
     return back
 
 
 def names_of(capture: Path) -> dict[str, str]:
-    """Return the client of each KIP-848 member by the lines of its heartbeats: its id says nothing of its client."""
+    """Return the client of each KIP-848 member from the lines of its heartbeats: its id does not contain it."""
     return {
         line["request"]["memberId"]: line["requestHeader"]["clientId"]
         for _, line in _lines(capture)
@@ -152,7 +153,7 @@ def refused(capture: Path) -> list[tuple[str, int]]:
 
 
 def _lines(capture: Path) -> Iterator[tuple[int, dict]]:
-    """Read the lines of requests in order: a leave and the join right after it can share a millisecond."""
+    """Yield the lines of requests in order: a leave and the join right after it can share a millisecond."""
     with open_text(capture) as rows:
         lines = [row for row in read_rows(rows) if row.source == "telemetry"]
     for row in sorted(lines, key=lambda row: (row.timestamp_ms, row.partition, row.offset)):

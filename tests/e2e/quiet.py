@@ -1,8 +1,8 @@
-"""Quiet points: while faults rain, the brokers' own answer about each group, and the replica as it was at that instant.
+"""Quiet points: during random faults, the brokers' own answer about each group, and the replica at the same instant.
 
-A group is quiet while Admin's DescribeGroups (ConsumerGroupDescribe for KIP-848) says the same again and again for
-`QUIET_MS`, longer than a heartbeat interval, and it is Stable or Empty: by then all that happened has been told by an
-answer or a record. In a rebalance nobody outside can know who has rejoined.
+A group is quiet while Admin's DescribeGroups (ConsumerGroupDescribe for KIP-848) gives the same answer again and again
+for `QUIET_MS`, longer than a heartbeat interval, and it is Stable or Empty: by then an answer or a record has shown all
+that happened. In a rebalance nobody outside can know who has rejoined.
 """
 
 import time
@@ -51,20 +51,20 @@ ASK_EVERY_S = 0.8
 SETTLED = ("Stable", "Empty")
 STALLED_MS = Thresholds().stalled_write_ms
 MOST_SET_ASIDE = 0.05
-"""Of all quiet points, at how many the replica may differ while a write is pending: fewer than that it was in fifteen
-minutes with fourteen brokers killed or paused. A run beyond it looked away too often to say that nothing was wrong."""
+"""The share of all quiet points at which the replica may differ while a write is pending. It was fewer in fifteen
+minutes with fourteen brokers killed or paused. A run with more looked away too often to say that nothing was wrong."""
 
 
 @dataclass
 class _Answer:
     truth: Described
     since_ms: int
-    """By when it was given for the first time."""
+    """By when this answer was first given."""
     kept_ms: int
 
 
 class Watcher:
-    """What the brokers answered of each group so far, and which answers make a quiet point."""
+    """The brokers' answers about each group so far, and which of them make a quiet point."""
 
     def __init__(self) -> None:
         self._answers: dict[str, _Answer] = {}
@@ -72,8 +72,8 @@ class Watcher:
     def hear(self, asked_ms: int, answered_ms: int, told: dict[str, Described]) -> list[dict[str, Any]]:
         """Take the answers to one question and return the quiet points: each as of the instant of the question.
 
-        An answer was given at some instant between question and answer, which lie seconds apart while a broker
-        stands still: so it is held to be as old as can be where silence ends, as new as can be where it begins.
+        An answer was given at some instant between question and answer, which are seconds apart while a broker is
+        paused. So the quiet time counts from the end of that interval, and lasts at most until the beginning of it.
         """
         points = []
         for group in self._answers.keys() - told.keys():
@@ -104,28 +104,28 @@ def _now_ms() -> int:
 
 @dataclass
 class Findings:
-    """What came of a capture's quiet points; ``wrong`` tells people where the replica was not what brokers said."""
+    """The results of a capture's quiet points; ``wrong`` says, for people, where the replica was not as described."""
 
     agreed: int = 0
     untold: int = 0
-    """Points at which they differed while a write was pending: the coordinator had applied what no answer had told, nor
-    a record to be read, or had made a record that the brokers describe once it is committed. Or while another
-    coordinator had loaded the group, and neither an answer nor metadata had told of it."""
+    """Points at which they differed while a write was pending: the coordinator had applied something that no answer and
+    no readable record had shown, or had made a record that the brokers describe only once it is committed. Or another
+    coordinator had loaded the group, and neither an answer nor metadata had shown it."""
     wrong: list[str] = field(default_factory=list)
 
     @property
     def asked(self) -> int:
-        """All points, the set aside among them."""
+        """All points, including those set aside."""
         return self.agreed + self.untold + len(self.wrong)
 
     @property
     def right(self) -> bool:
-        """Whether the replica was what the brokers said, at nearly every point."""
+        """Whether the replica agreed with the brokers, at nearly every point."""
         return not self.wrong and self.untold <= MOST_SET_ASIDE * self.asked
 
 
 def compare(played: Played) -> Findings:
-    """Hold the replica to the brokers at each quiet point."""
+    """Compare the replica with the brokers at each quiet point."""
     moments = sorted(played.moments, key=lambda moment: moment["at_ms"])
     by_shard, partitions = _events(played, {moment["group"] for moment in moments})
     unseen = unseen_loads(played.truth, by_shard)
@@ -159,11 +159,11 @@ def compare(played: Played) -> Findings:
 
 
 def _waits(events: Iterable[KafkaEvent]) -> dict[str, list[tuple[int, float]]]:
-    """By group, from when to when what was applied had not been told, nor could be read.
+    """Return by group from when to when something that was applied had not been shown and could not be read.
 
-    Its JoinGroup, SyncGroup or KIP-848 heartbeat with a change waited for its answer; or records of KIP-848 had been
-    made: until they are committed the brokers describe such a group as it was before. Of all groups (""): a heartbeat
-    waited, for nothing but what was written before it.
+    A JoinGroup, SyncGroup or KIP-848 heartbeat of the group with a change waited for its answer. Or KIP-848 records had
+    been made: until they are committed, the brokers describe such a group as it was before. For all groups (""): a
+    heartbeat waited, which waits only for what was written before it.
     """
     found = defaultdict[str, list[tuple[int, float]]](list)
     made = defaultdict[str, set[int]](set)
@@ -193,10 +193,10 @@ def _waits(events: Iterable[KafkaEvent]) -> dict[str, list[tuple[int, float]]]:
 def unseen_loads(
     truth: Iterable[TruthEvent], by_shard: Mapping[int, Iterable[KafkaEvent]]
 ) -> dict[int, list[tuple[int, float]]]:
-    """By shard, from when a broker had loaded its groups to when an answer or metadata first told of it.
+    """Return by shard the times from a broker's load of its groups to the first answer or metadata that shows it.
 
-    What it loads is in the log, and so it describes it; a rebalance of its predecessor is not. The next load of the
-    shard ends it too.
+    The broker describes what it loads, which is in the log; a rebalance of its predecessor is not. The next load of the
+    shard ends such a time, too.
     """
     found = defaultdict[int, list[tuple[int, float]]](list)
     told = {number: [(e.order_ms, _teller(e)) for e in events if _teller(e)] for number, events in by_shard.items()}
@@ -216,10 +216,10 @@ def _teller(event: KafkaEvent) -> str:
 
 
 def taken_back(joins: Iterable[JoinAnswered]) -> Iterator[tuple[str, tuple[int, float]]]:
-    """By group, from when to when coordinator and log may contradict each other about a static member (docs/model.md).
+    """Yield by group when coordinator and log may contradict each other about a static member (docs/model.md).
 
-    The write of its replacement timed out (15): the coordinator takes it back, and yet it may be in the log. It lasts
-    until the instance asks again.
+    The write of its replacement timed out (15): the coordinator has the former member again, but the replacement may be
+    in the log. This lasts until the instance asks again.
     """
     since = dict[tuple[str, str], int]()
     for join in joins:
@@ -235,10 +235,10 @@ def taken_back(joins: Iterable[JoinAnswered]) -> Iterator[tuple[str, tuple[int, 
 
 
 def committed(made_ms: Iterable[int], let_go: list[tuple[int, int]]) -> Iterator[tuple[int, float]]:
-    """From when each record was made to when it was committed at the latest.
+    """Yield for each record from when it was made to when it was committed at the latest.
 
-    ``let_go``: heartbeats of its partition that were accepted, when each was applied and when answered; a coordinator
-    answers none before all is committed that was written before it.
+    ``let_go``: accepted heartbeats of its partition, when each was applied and when answered. A coordinator answers one
+    only after all that was written before it is committed.
     """
     let_go = sorted(let_go)
     for at_ms in made_ms:
@@ -247,20 +247,20 @@ def committed(made_ms: Iterable[int], let_go: list[tuple[int, int]]) -> Iterator
 
 
 def described(view: dict[str, Any]) -> dict[str, Any]:
-    """The contract's group object as `Asker.every` would say it, topics left out: each group has one here."""
+    """Return a group object as `Asker.every` would, without topics: each group has one here."""
     owned = {m["member_id"]: [n for held in m["assignment"] for n in held["partitions"]] for m in view["members"]}
     return {"state": view["state"], "members": {member: sorted(held) for member, held in owned.items()}}
 
 
 def numbers(members: dict[str, list[list[Any]]]) -> dict[str, list[int]]:
-    """By member, the partitions that it owns, without their topic."""
+    """Return by member the partitions that it owns, without their topic."""
     return {member: sorted(number for _, number in owned) for member, owned in members.items()}
 
 
 def _events(played: Played, groups: Iterable[str]) -> tuple[dict[int, list[KafkaEvent]], int]:
-    """The capture's events by shard, only of those that these groups lie in, probes in each; and how many there are.
+    """Return the capture's events by shard, for the shards of these groups only, with probes in each; and their number.
 
-    In order, and numbered so: a shard that is fed up to an instant takes an offset below the last for a duplicate.
+    They are numbered in order: a shard that is fed up to an instant takes an offset below the last one for a duplicate.
     """
     reader, events, cluster = RowParser(), list[KafkaEvent](), list[ClusterRow]()
     with open_text(played.capture) as lines:
@@ -282,7 +282,7 @@ def _events(played: Played, groups: Iterable[str]) -> tuple[dict[int, list[Kafka
 
 
 def _shards(event: KafkaEvent, partitions: int, wanted: set[int]) -> set[int]:
-    """Return which of the shards an event is for: a probe's line for all."""
+    """Return the shards that an event is for; a probe's line is for all."""
     if isinstance(event, Tick):
         return wanted
     return {event.partition if isinstance(event, LeaderNamed) else shard_of(event.group, partitions)} & wanted

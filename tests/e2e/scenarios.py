@@ -1,8 +1,8 @@
-"""The scripted scenarios: each plays on one cluster, several groups at once, and leaves a capture and its truth.
+"""The scripted scenarios: each runs on one cluster, several groups at once, and leaves a capture and its truth.
 
     python -m tests.e2e.scenarios OUT_FOLDER [NAME …]
 
-A script waits for events: what the consumers tell and what the brokers log. The only sleeps are the faults' own length.
+A script waits for events that the consumers report or the brokers log. It sleeps only for the length of a fault.
 """
 
 import sys
@@ -22,7 +22,7 @@ POLL_LIMIT_MS = 8_000
 
 
 def together(*scripts: Callable[[], object]) -> None:
-    """Run the scripts of several groups at the same time; the first that fails fails the scenario."""
+    """Run the scripts of several groups at the same time; the first one that fails fails the scenario."""
     with ThreadPoolExecutor(len(scripts)) as pool:
         for script in [pool.submit(script) for script in scripts]:
             script.result()
@@ -35,7 +35,7 @@ def freeze_for(client: Client, seconds: float) -> None:
 
 
 def kill_and_freeze(world: World, software: str, group: str) -> None:
-    """One dies, one is frozen for shorter than its session timeout, then for longer; the last one leaves in order."""
+    """Kill one member, freeze one for less than its session timeout, then for longer; the last one leaves properly."""
     a, b, c = world.group(software, group, 3, world.topic(f"topic-{group}"))
     b.kill()
     world.await_expiry(b)
@@ -53,14 +53,14 @@ def kill_and_freeze(world: World, software: str, group: str) -> None:
 
 
 def kill_while_joins_are_parked(world: World, software: str, group: str) -> None:
-    """A slow member keeps the join phase open; a parked member dies, and next time the slow one itself."""
+    """Let a slow member keep the join phase open; a parked member dies, and next time the slow one itself."""
     topic = world.topic(f"topic-{group}")
     a, b, c = world.group(software, group, 3, topic)
     told = len(c.events)
     a.stall(9)
     d = world.start(Spec(software, group, f"{group}-late", (topic,)))
     c.wait_for("revoked", since=told)
-    time.sleep(1)  # its join is on its way now; nothing tells when the broker has parked it
+    time.sleep(1)  # its join is on its way now; nothing shows when the broker has parked it
     c.kill()
     world.await_expiry(c)
     world.await_settled(a, b, d)
@@ -75,7 +75,7 @@ def kill_while_joins_are_parked(world: World, software: str, group: str) -> None
 
 
 def miss_the_phases(world: World, group: str) -> None:
-    """Members that heartbeat but do not rejoin in time, and one that joins and never syncs: rebalance timeouts."""
+    """Let members heartbeat but not rejoin in time, and let one join and never sync: rebalance timeouts."""
     topic = world.topic(f"topic-{group}")
     settings = {"session_timeout_ms": 12_000, "max_poll_interval_ms": POLL_LIMIT_MS}
     a, b, c = world.group("kafka-python", group, 3, topic, stubborn=True, **settings)
@@ -115,9 +115,9 @@ def leader_rejoins(world: World, software: str, group: str) -> None:
 
 
 def subscription_changes(world: World, group: str) -> None:
-    """A follower takes one topic more, then the leader sees that topic and rejoins.
+    """Let a follower subscribe to one more topic; then the leader sees that topic and rejoins.
 
-    Not with kafka-python: 3.0.12 stops heartbeating when a rebalance follows on the heels of another.
+    Not with kafka-python: 3.0.12 stops heartbeating when one rebalance follows another at once.
     """
     topic, other = world.topic(f"topic-{group}", 3), world.topic(f"topic-{group}-too", 3)
     clients = world.group("confluent", group, 3, topic)
@@ -128,7 +128,7 @@ def subscription_changes(world: World, group: str) -> None:
 
 
 def static_members(world: World, software: str, group: str) -> None:
-    """A rolling restart, a crash that is back in time, one that is not, and a freeze beyond the session timeout."""
+    """Restart one by one, crash and be back in time, crash and not be back, and freeze beyond the session timeout."""
     clients = world.group(software, group, 3, world.topic(f"topic-{group}"), static=True)
     for number, client in enumerate(clients):
         client.close()
@@ -138,7 +138,7 @@ def static_members(world: World, software: str, group: str) -> None:
     a, b, c = clients
     world.await_settled(a, b, c)
     a.kill()
-    if a.spec.kip_848:  # there an instance id stays taken until the session of a member that crashed has ended
+    if a.spec.kip_848:  # there an instance id stays in use until the session of a crashed member has ended
         world.await_expiry(a)
     a = world.restart(a)
     world.await_settled(a, b, c)
@@ -153,7 +153,7 @@ def static_members(world: World, software: str, group: str) -> None:
 
 
 def static_close_without_return(world: World, group: str) -> None:
-    """KIP-848: the epoch -2 of a static close restarts no clock; the session ends as if it had died there."""
+    """KIP-848: the epoch -2 of a static close restarts no timer; the session ends as if the member had died there."""
     a, b = world.group("confluent-848", group, 2, world.topic(f"topic-{group}"), static=True)
     b.close()
     b.wait_for("closed")
@@ -162,7 +162,7 @@ def static_close_without_return(world: World, group: str) -> None:
 
 
 def stop_polling(world: World, software: str, group: str) -> None:
-    """One member works on a message for longer than max.poll.interval.ms, then goes on."""
+    """Let one member work on a message for longer than max.poll.interval.ms, then go on."""
     a, b = world.group(software, group, 2, world.topic(f"topic-{group}"), max_poll_interval_ms=POLL_LIMIT_MS)
     told, member = len(b.events), b.member_id
     b.stall(STALL_S)
@@ -185,7 +185,7 @@ def static_stops_polling(world: World, software: str, group: str) -> None:
 
 
 def static_polls_again_in_time(world: World, group: str) -> None:
-    """KIP-848: a late poll sends epoch -2 and at once epoch 0 with the same member id: nobody has expired."""
+    """KIP-848: a late poll sends epoch -2 and at once epoch 0 with the same member id: no session ends."""
     settings = {"static": True, "max_poll_interval_ms": POLL_LIMIT_MS}
     a, b = world.group("confluent-848", group, 2, world.topic(f"topic-{group}"), **settings)
     told, member = len(b.events), b.member_id
@@ -197,7 +197,7 @@ def static_polls_again_in_time(world: World, group: str) -> None:
 
 
 def classic(folder: Path) -> Played:
-    """Kills, freezes, parked joins, missed phases, leaders that rejoin, clean leaves, restarts; both protocols."""
+    """Kills, freezes, parked joins, missed phases, leaders that rejoin, leaves, restarts; both protocols."""
     with World("classic", folder) as world:
         together(
             lambda: kill_and_freeze(world, "kafka-python", "python"),
@@ -230,7 +230,7 @@ def static(folder: Path) -> Played:
 
 
 def java(folder: Path) -> Played:
-    """What the Java clients do: leave reasons, and KIP-848 from both sides. Nothing where Java has no compiler."""
+    """What the Java clients do: leave reasons, and KIP-848 from both sides. Nothing if Java has no compiler."""
     with World("java", folder) as world:
         together(
             lambda: stop_polling(world, "java", "poll-java"),
@@ -242,7 +242,7 @@ def java(folder: Path) -> Played:
 
 
 def one_of_each(world: World) -> list[list[Client]]:
-    """Three members of each kind in a group of its own, settled."""
+    """Start three members of each kind in a group of its own, and wait until they are settled."""
     kinds = (("kafka-python", False), ("confluent", False), ("confluent-848", False), ("kafka-python", True))
     with ThreadPoolExecutor(len(kinds)) as pool:
         started = [
@@ -257,7 +257,7 @@ def one_of_each(world: World) -> list[list[Client]]:
 def settle(world: World, groups: list[list[Client]]) -> None:
     """Wait until all groups are settled; a consumer that hangs is restarted, as a liveness probe would.
 
-    librdkafka now and then asks for nothing more once its coordinator, back from a pause, has answered it 25 and 16.
+    librdkafka sometimes asks for nothing more after its coordinator, back from a pause, has answered it 25 and 16.
     """
     try:
         world.await_settled(*(client for group in groups for client in group), quiet_s=4, timeout_s=45)
@@ -271,7 +271,7 @@ def settle(world: World, groups: list[list[Client]]) -> None:
 
 
 def broker(folder: Path) -> Played:
-    """The broker stopped for 12 s, then restarted, each with a member of every group dead shortly before."""
+    """Stop the broker for 12 s, then restart it; shortly before each, kill a member of every group."""
     with World("broker", folder) as world:
         groups = one_of_each(world)
         node = world.cluster.node(1)
@@ -284,7 +284,7 @@ def broker(folder: Path) -> Played:
         dead = [group.pop() for group in groups]
         for client in dead:
             client.kill()
-        time.sleep(2)  # inside their session timeouts
+        time.sleep(2)  # within their session timeouts
         world.note_action("stop broker-1")
         node.stop()
         node.start()
@@ -296,7 +296,7 @@ def broker(folder: Path) -> Played:
 
 
 def in_a_rebalance_of(world: World, node_id: int) -> list[Client]:
-    """A group that this broker coordinates, in a join phase that waits for a member which does not poll."""
+    """Return a group that this broker coordinates, in a join phase that waits for a member which does not poll."""
     names = (f"rebalancing-{number}" for number in range(1_000))
     group = next(name for name in names if world.coordinator(name) == node_id)
     clients = world.group("confluent", group, 2, world.topic(group), max_poll_interval_ms=60_000)
@@ -307,7 +307,7 @@ def in_a_rebalance_of(world: World, node_id: int) -> list[Client]:
 
 
 def failover(folder: Path) -> Played:
-    """Three nodes: the coordinator of a group, in the middle of a rebalance, is killed and comes back; members die."""
+    """Three nodes: the coordinator of a group is killed in the middle of a rebalance and comes back; members die."""
     with World("failover", folder, nodes=3) as world:
         groups = one_of_each(world)
         node = world.cluster.node(world.coordinator("kafka-python"))
@@ -315,7 +315,7 @@ def failover(folder: Path) -> Played:
         dead = [group.pop() for group in groups[:-1]]
         for client in dead:
             client.kill()
-        time.sleep(2)  # inside their session timeouts
+        time.sleep(2)  # within their session timeouts
         world.note_action(f"kill broker-{node.node_id}")
         node.kill()
         for client in dead:

@@ -1,6 +1,6 @@
-"""What consumers of tests have in common that run as processes of their own: lines of commands in, JSON lines out.
+"""The common part of the consumers that tests run as processes: commands on stdin, events as JSON lines on stdout.
 
-They run as plain files, so that their start costs no import of the project, and import this one as their neighbour.
+They run as plain files, so that their start costs no import of the project, and import this file from their own folder.
 """
 
 import json
@@ -20,7 +20,7 @@ def tell(event: str, **facts: object) -> None:
 
 
 def listen() -> Commands:
-    """Read commands from stdin from now on; who gave them and is gone takes this process along."""
+    """Read commands from stdin from now on; when stdin ends, its writer is gone, and this process ends too."""
     commands: Commands = queue.SimpleQueue()
 
     def read() -> None:
@@ -33,7 +33,7 @@ def listen() -> Commands:
 
 
 def go_on(work: Callable[[], None], commands: Commands, obey: Callable[[str, str], None], close: Callable[[], None]):
-    """Work as an application's loop does, whatever trouble there is, and obey, until the command `close`."""
+    """Work as an application's loop does, whatever fails, and obey commands, until the command `close`."""
     while True:
         try:
             work()
@@ -50,7 +50,7 @@ def go_on(work: Callable[[], None], commands: Commands, obey: Callable[[str, str
 
 
 def listener(assigned: Callable[[list], None]) -> object:
-    """Make a listener for kafka-python that tells of what is revoked."""
+    """Return a listener for kafka-python that reports what is revoked."""
     from kafka import ConsumerRebalanceListener
 
     class Listener(ConsumerRebalanceListener):

@@ -1,9 +1,9 @@
-"""What a capture that holds both sources tells by each alone, against the brokers' logs and against each other.
+"""What each of the two sources of a capture shows alone, compared with the brokers' logs and with the other one.
 
-    python -m tests.e2e.tiers CAPTURE.jsonl.gz …      exit 1 where the coordinator's log differs from the brokers' logs
+    python -m tests.e2e.tiers CAPTURE.jsonl.gz …      exit 1 if the coordinator's log differs from the brokers' logs
 
 `python -m tests.e2e.chaos --coordinator-log …` makes such captures. The model never reads both here: the brokers' logs
-are the judge, and the coordinator's log is part of them.
+are the truth, and the coordinator's log is part of them.
 """
 
 import gzip
@@ -23,7 +23,7 @@ BESIDE = ("toml", "truth.json", "groups.json", "actions.json", "clients.json", "
 
 
 def stripped(played: Played, kept: str) -> Played:
-    """Write the capture anew with the lines of one source; offsets are numbered anew, for nothing was lost."""
+    """Write the capture again with the lines of one source; offsets are renumbered, because nothing was lost."""
     alone = Played(f"{played.name}-{kept}", played.folder)
     offsets: Counter[tuple[str, int]] = Counter()
     with gzip.open(played.capture, "rt") as rows, gzip.open(alone.capture, "wt", compresslevel=5) as out:
@@ -47,7 +47,7 @@ def stripped(played: Played, kept: str) -> Played:
 def shipped(played: Played) -> set[tuple[int, str]]:
     """Return when the coordinator's lines that reached the topic were written, and what they say.
 
-    A broker that is killed takes its newest with it.
+    A broker that is killed loses its newest lines.
     """
     with gzip.open(played.capture, "rt") as rows:
         lines = [row for row in map(json.loads, rows) if row["source"] == "telemetry"]
@@ -56,19 +56,19 @@ def shipped(played: Played) -> set[tuple[int, str]]:
 
 
 def without_line(rows: list[Row], truth: list[TruthEvent], lines: set[tuple[int, str]]) -> list[Row]:
-    """Return what is missing because its line was lost on its way: nothing can tell of it by that source alone."""
+    """Return what is missing because its line was lost on its way: that source alone cannot show it."""
     lost = {(event.group, event.member_id, event.at_ms) for event in truth if (event.at_ms, event.line) not in lines}
     return [row for row in rows if row.verdict == "MISSING" and (row.group, row.member_id, row.log_ms) in lost]
 
 
 def judge(played: Played) -> bool:
-    """Print what each source tells alone; tell whether the coordinator's log tells what the brokers' logs do.
+    """Print what each source shows alone; tell whether the coordinator's log shows what the brokers' logs do.
 
-    And whether it names every expiry that the request log names, as far as its lines arrived.
+    It must also name every expiry that the request log names, as far as its lines arrived.
     """
     told = {kept: replay(stripped(played, kept)) for kept in (REQUEST_LOG, COORDINATOR_LOG)}
     summaries = {kept: next(line for line in printed if line["kind"] == "summary") for kept, printed in told.items()}
-    # Lines that come only when something happens do not tell until when they were recorded.
+    # Lines that come only when something happens do not show until when they were recorded.
     summaries[COORDINATOR_LOG]["coverage"]["brokers"] = summaries[REQUEST_LOG]["coverage"]["brokers"]
     rows = {kept: _rows(played, kept, printed) for kept, printed in told.items()}
     wrong = {kept: [row for row in rows[kept] if row.verdict != "ok"] for kept in rows}

@@ -1,8 +1,8 @@
-"""A cluster, consumers and a recorder: what a scenario plays on, and what it leaves behind.
+"""A cluster, consumers and a recorder: what a scenario runs on, and the files that it leaves behind.
 
-What is left in the folder: `<name>.jsonl.gz` (the capture), `<name>.toml` (settings for `replay`), `<name>.truth.json`
+It leaves in its folder: `<name>.jsonl.gz` (the capture), `<name>.toml` (settings for `replay`), `<name>.truth.json`
 (what the brokers' logs say), `<name>.groups.json` (the groups as the brokers described them at the end),
-`<name>.actions.json` (what was done to whom, for people), `<name>.clients.json` (what the consumers told),
+`<name>.actions.json` (what was done to whom, for people), `<name>.clients.json` (what the consumers reported),
 `<name>.moments.json` (the groups as the brokers described them while they were quiet), `<name>.broker-<n>.log`.
 """
 
@@ -24,15 +24,15 @@ from streaming.embedded import EmbeddedCluster
 from streaming.embedded.truth import TruthEvent, parse_line, read_truth
 from tests.e2e.clients import Client, Spec
 
-CONSUMER_SESSION_MS = 7_000  # KIP-848: a broker setting, no client can choose
+CONSUMER_SESSION_MS = 7_000  # KIP-848: a broker setting that no client can choose
 BROKER_PROPERTIES: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "1000",
     "group.consumer.session.timeout.ms": str(CONSUMER_SESSION_MS),
     "group.consumer.heartbeat.interval.ms": "1500",
 }
 Described = dict[str, Any]
-"""A group's state, and by member its owned [topic, partition]."""
-AFTERMATH_MS = 2_500  # recorded beyond the last event, so that grace passes inside the capture
+"""A group's state, and the [topic, partition] pairs that each member owns."""
+AFTERMATH_MS = 2_500  # recorded after the last event, so that the grace ends inside the capture
 
 
 @dataclass(frozen=True)
@@ -56,22 +56,22 @@ class Played:
 
     @property
     def groups(self) -> dict[str, Described]:
-        """By group, how the brokers described it at the end: state, and the owned partitions of each member."""
+        """By group, how the brokers described it at the end: its state, and the partitions that each member owns."""
         return json.loads((self.folder / f"{self.name}.groups.json").read_text())
 
     @property
     def actions(self) -> list[dict]:
-        """What was done to whom: at_ms, action, and for a consumer's: client, group, member_id."""
+        """What was done to whom: at_ms, action, and for a consumer also client, group, member_id."""
         return json.loads((self.folder / f"{self.name}.actions.json").read_text())
 
     @property
     def told(self) -> list[dict]:
-        """What the consumers told: client, group, software, limit_ms (max.poll.interval.ms), event, at_ms, …"""
+        """What the consumers reported: client, group, software, limit_ms (max.poll.interval.ms), event, at_ms, …"""
         return json.loads((self.folder / f"{self.name}.clients.json").read_text())
 
     @property
     def moments(self) -> list[dict]:
-        """The quiet points: group, at_ms, and what the brokers said of it then; none where nobody asked."""
+        """The quiet points: group, at_ms, and what the brokers said about it then; none if nobody asked."""
         kept = self.folder / f"{self.name}.moments.json"
         return json.loads(kept.read_text()) if kept.exists() else []
 
@@ -175,7 +175,7 @@ class World:
         return max(event["at_ms"] for client in clients for event in client.events if event["event"] == "assigned")
 
     def truth(self) -> list[TruthEvent]:
-        """What the brokers have logged so far, in the order of their instants."""
+        """Return what the brokers have logged so far, in the order of time."""
         with self._truth_lock:
             for node in self.cluster.nodes:
                 with node.log_path.open(encoding="utf-8", errors="replace") as log:
@@ -205,7 +205,7 @@ class World:
         )
 
     def coordinator(self, group: str) -> int:
-        """The id of the broker that leads the group's partition of `__consumer_offsets`."""
+        """Return the id of the broker that leads the group's partition of `__consumer_offsets`."""
         from confluent_kafka.admin import AdminClient
 
         metadata = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers}).list_topics(
@@ -238,7 +238,7 @@ class World:
             )
 
     def _produce(self) -> None:
-        """A trickle of messages, so that auto commit has something to commit."""
+        """Produce a trickle of messages, so that auto commit has something to commit."""
         from confluent_kafka import Producer
 
         producer = Producer({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0, "linger.ms": 5})
@@ -251,7 +251,7 @@ class World:
             producer.poll(0)
 
     def _record_aftermath(self) -> None:
-        """Wait until the recorder has a telemetry line of every running broker that is later than all that happened."""
+        """Wait until the recorder has a line of every running broker that is later than all that happened."""
         wanted = {f"broker-{node.node_id}" for node in self.cluster.nodes if node.running}
         last_ms = max([_now_ms(), *(event.at_ms for event in self.truth())]) + AFTERMATH_MS
         deadline = time.monotonic() + 120  # a broker that was started last may take its time on a busy machine
@@ -270,7 +270,7 @@ class World:
             raise TimeoutError(f"the recorder has no late line of {sorted(wanted)}")
 
     def _record_until_settled(self, timeout_s: float = 180.0) -> dict[str, Described]:
-        """Record the aftermath until the groups do not change meanwhile, and return how the brokers describe them.
+        """Record the aftermath until the groups stay the same meanwhile, and return how the brokers describe them.
 
         Clients cannot tell that all is settled: one may be rejoining, or may not have noticed yet that it was removed.
         """
@@ -286,7 +286,7 @@ class World:
         raise TimeoutError(f"the groups go on changing after {timeout_s:.0f} s: {described}")
 
     def _ask_for_groups(self) -> dict[str, Described]:
-        """How the brokers themselves describe each group at the end: its state and who owns what."""
+        """Return how the brokers themselves describe each group at the end: its state and who owns what."""
         from confluent_kafka.admin import AdminClient
 
         admin = AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers})
@@ -355,7 +355,7 @@ def _now_ms() -> int:
 
 
 def offsets_partition(group: str, partitions: int) -> int:
-    """Kafka's abs(java hash) % partitions, for the plain ASCII group names of the scenarios."""
+    """Return Kafka's abs(Java hash) % partitions, for the plain ASCII group names of the scenarios."""
     number = 0
     for character in group:
         number = (31 * number + ord(character)) & 0xFFFFFFFF

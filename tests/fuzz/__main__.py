@@ -13,15 +13,15 @@ from tests.fuzz.case import Case, failures, kind_of, make, read, shrunk, write
 from tests.fuzz.pipeline import Pipeline
 
 CASES_A_DATABASE = 100
-"""Then the database is made anew, and what a process of the job remembers is forgotten."""
+"""After so many cases the database is recreated, and what a job process remembers is forgotten."""
 SHOW_EVERY_S = 30.0
 RSS_GROWTH_MB = 200
-"""What the process may grow by after its first databases."""
+"""How much the process may grow after its first databases."""
 
 
 @dataclass
 class FuzzRun:
-    """What came of the cases so far."""
+    """The results of the cases so far."""
 
     first_seed: int
     out: Path
@@ -33,7 +33,7 @@ class FuzzRun:
     settled_mb: float = 0.0
 
     def one(self, seed: int, pipeline: Pipeline) -> None:
-        """Run the case of a seed; one that fails is made small and written."""
+        """Run the case of a seed; shrink and write it if it fails."""
         case = make(seed)
         self.cases += 1
         self.rows += len(case.after)
@@ -47,7 +47,7 @@ class FuzzRun:
     def _keep(self, seed: int, case: Case, found: list[str], pipeline: Pipeline) -> None:
         wanted = kind_of(found[0])
         if self.kinds[wanted] > 3:
-            return  # the same again
+            return  # the same failure again
         serve = not wanted.startswith(("batch", "group", "others", "state", "columns"))
 
         def still_fails(tried: Case) -> bool:
@@ -70,7 +70,7 @@ class FuzzRun:
         return None
 
     def told(self, seconds: float) -> str:
-        """Say how far it is."""
+        """Return how far it is, as text."""
         last = self.first_seed + max(0, self.cases - 1)
         return (
             f"{self.cases:,} cases (seeds {self.first_seed} to {last}), {self.rows:,} rows, {self.changed:,} of them"
@@ -79,13 +79,13 @@ class FuzzRun:
 
 
 def rss_mb() -> float:
-    """How much memory the process has now."""
+    """Return how much memory the process has now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**20
 
 
 def run(seconds: float, seed: int, out: Path, count: int | None = None) -> FuzzRun:
-    """Run cases until the time is over, or so many."""
+    """Run cases until the time is over, or until there were `count`."""
     state, started_s = FuzzRun(seed, out), time.monotonic()
     shown_s, over = started_s, False
     while not over:
@@ -110,7 +110,7 @@ def run(seconds: float, seed: int, out: Path, count: int | None = None) -> FuzzR
 
 
 def _written(path: Path) -> list[str]:
-    """Run a case from its file, and say what is wrong with it."""
+    """Run a case from its file; print and return what is wrong with it."""
     with tempfile.TemporaryDirectory() as folder:
         found = failures(read(path), Pipeline(Path(folder)))
     print("\n".join(found) or "nothing is wrong with it")

@@ -1,8 +1,8 @@
-"""A case: rows of a capture, each with what became of it; made from a seed, run, judged, shrunk, written and read.
+"""A case: the rows of a capture, each with what replaces it; made from a seed, run, judged, shrunk, written and read.
 
-Three kinds. *strangers*: nothing of the capture is changed, and what anybody may send stands among it; all that is
-told of the capture's groups stays the same. *victims*: what some groups' rows hold is changed, and groups of other
-shards stay as they were. *chaos*: also topics, brokers, instants, offsets and order change. Whatever the kind: no
+There are three kinds. *strangers*: the capture is unchanged, and rows that anybody may send are mixed in; all reports
+about the capture's groups stay the same. *victims*: the contents of some groups' rows are changed, and groups of other
+shards stay as they were. *chaos*: topics, brokers, instants, offsets and order change, too. In every kind: no
 exception, no slow batch, no state that grows beyond what came.
 """
 
@@ -23,33 +23,33 @@ from tests.fuzz.corpus import Corpus, corpus, group_of, names
 from tests.fuzz.pipeline import Outcome, Pipeline, Plan
 
 STATE_BYTES = 200_000
-"""What a case's state may take beside four times the bytes that came beyond its capture's."""
+"""How many bytes a case's state may have beyond its capture's state and four times the bytes that came."""
 STATE_BYTES_A_BYTE = 4
 KEPT_BASELINES = 200
 _baselines: dict[tuple[tuple[SourceRow, ...], Plan], Outcome] = {}
 
 
 class Change(NamedTuple):
-    """A row of the capture, None: there is none, and the rows in its place."""
+    """A row of the capture (None: there was none), and the rows in its place."""
 
     before: SourceRow | None
     after: tuple[SourceRow, ...]
 
     @property
     def changed(self) -> bool:
-        """Whether anything became of it."""
+        """Whether the row was changed."""
         return self.after != ((self.before,) if self.before is not None else ())
 
 
 @dataclass(frozen=True)
 class Case:
-    """What to send, in which batches, and the groups about which the same must be told as without the changes."""
+    """What to send, in which batches, and the groups whose reports must be the same as without the changes."""
 
     changes: tuple[Change, ...]
     plan: Plan
     untouched: frozenset[str] = frozenset()
     renumbered: bool = False
-    """Whether rows are in their places in a topic, and those after them shifted."""
+    """Whether inserted rows have a place in their topic, and those after them are shifted."""
 
     @property
     def before(self) -> list[SourceRow]:
@@ -83,7 +83,7 @@ def _strangers(base: Corpus, plan: Plan, chance: Random) -> Case:
 
 
 def _numbered(changes: Iterable[Change]) -> list[SourceRow]:
-    """Give rows that stand behind those of a capture the offsets that they would have; gaps stay where they were."""
+    """Give inserted rows the offsets that follow from their places; gaps of the capture stay where they were."""
     put: Counter[tuple[str, int]] = Counter()
     next_offset: dict[tuple[str, int], int] = {}
     made = []
@@ -113,7 +113,7 @@ def _victims(base: Corpus, plan: Plan, chance: Random) -> Case:
 
 
 def _content(row: SourceRow, chance: Random) -> SourceRow:
-    """Change what a row holds, but neither when it was nor where it lies."""
+    """Change the contents of a row, but neither its time nor its place."""
     if row.source == OFFSETS:
         key, value = records.mutated(row.key, row.value, chance)
         return row._replace(key=key, value=value)
@@ -158,7 +158,7 @@ def _renamed_broker(row: SourceRow, chance: Random) -> tuple[SourceRow, ...]:
 
 
 def _elsewhere(row: SourceRow, chance: Random) -> tuple[SourceRow, ...]:
-    """The same bytes in another topic or partition."""
+    """Move the same bytes to another topic or partition."""
     partition = chance.choice([row.partition, 0, 7, 49, 50, 2**31 - 1])
     topics = {OFFSETS: "__consumer_offsets", TELEMETRY: "group-telemetry", REPORTS: strangers.CLIENT_TOPIC}
     source = chance.choice(list(topics))
@@ -173,7 +173,7 @@ _WAYS = [_lost, _repeated, _misdated, _renamed_broker, _elsewhere, _changed_cont
 
 
 def _restarted(changes: Sequence[Change], chance: Random) -> list[Change]:
-    """Let offsets begin anew in the midst, as of topics that were made again."""
+    """Let offsets start again in the middle, as if the topics had been created again."""
     at, begin = chance.randrange(len(changes)), chance.choice([0, 10**9])
     source = chance.choice([OFFSETS, TELEMETRY])
     made = list(changes[:at])
@@ -185,7 +185,7 @@ def _restarted(changes: Sequence[Change], chance: Random) -> list[Change]:
 
 
 def _disordered(changes: Sequence[Change], chance: Random) -> list[Change]:
-    """Let rows come elsewhere in their order: a few, or all within some distance."""
+    """Move some rows to other places in the order, within some distance."""
     made, far = list(changes), chance.choice([3, 100, 5_000])
     for _ in range(chance.choice([5, 500])):
         at = chance.randrange(len(made))
@@ -220,7 +220,7 @@ def _about(groups: Iterable[str], outcome: Outcome) -> Counter[tuple[Any, ...]]:
 
 
 def _baseline(pipeline: Pipeline, rows: tuple[SourceRow, ...], plan: Plan) -> Outcome:
-    """What is reported without the changes; the newest are kept, for many cases begin with the same rows."""
+    """Return the outcome without the changes. The newest are cached, because many cases begin with the same rows."""
     if (rows, plan) not in _baselines:
         if len(_baselines) >= KEPT_BASELINES:
             del _baselines[next(iter(_baselines))]
@@ -229,7 +229,7 @@ def _baseline(pipeline: Pipeline, rows: tuple[SourceRow, ...], plan: Plan) -> Ou
 
 
 def kind_of(failure: str) -> str:
-    """What a failure is, without what depends on the rows."""
+    """Return the kind of a failure, without what depends on the rows."""
     what, rest = failure.split(":", 1)
     return what if what in ("others", "state") else f"{what}:{rest.split(':')[0]}"
 

@@ -1,4 +1,4 @@
-"""Captures of real clusters, as rows: what every case begins with."""
+"""Captures of real clusters, as rows: the basis of every case."""
 
 import gzip
 import re
@@ -20,22 +20,22 @@ _PROBE = re.compile(rb'("statesFilter":\["probe-[0-9]+")(?:,"asked-[^"]*")?')
 PARTITIONS = 50
 """Kafka's default, which most captures have."""
 MAX_ROWS = 1_500
-"""Of a longer capture the beginning: a case takes a second or two."""
+"""Of a longer capture only the beginning is used: a case takes a second or two."""
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A capture: its rows by rising instants, those of a partition by rising offsets, and which group each is about."""
+    """A capture: its rows in the order of time, those of a partition by offset, and the group that each is about."""
 
     name: str
     rows: tuple[SourceRow, ...]
     groups: tuple[str | None, ...]
-    """None: of no group, as a probe's."""
+    """None: about no group, as a probe."""
     partitions: int = PARTITIONS
-    """Of its offsets topic."""
+    """The number of partitions of its offsets topic."""
 
     def shard(self, group: str) -> int:
-        """The partition of a group."""
+        """Return the partition of a group."""
         return shard_of(group, self.partitions)
 
     @property
@@ -45,9 +45,9 @@ class Corpus:
 
     @property
     def in_order(self) -> bool:
-        """Whether lines stand in the order of their instants, nearly; those of a broker that was paused do not.
+        """Whether lines are nearly in the order of their instants; those of a broker that was paused are not.
 
-        Which of such lines move the clocks of all shards depends on what stands among them (docs/security.md).
+        Which of such lines move the clocks of all shards depends on the lines around them (docs/security.md).
         """
         newest_ms: dict[int, int] = {}
         for row in self.rows:
@@ -64,7 +64,7 @@ class Corpus:
 
 
 def names() -> list[str]:
-    """The captures that there are; "sample" ships with the monitor."""
+    """Return the names of the captures; "sample" ships with the monitor."""
     return ["sample", *sorted(path.name.removesuffix(".jsonl.gz") for path in CAPTURES.glob("*.jsonl.gz"))]
 
 
@@ -84,7 +84,7 @@ def corpus(name: str) -> Corpus:
 
 
 def _partitions(rows: Sequence[SourceRow], groups: Sequence[str | None]) -> int:
-    """Return the number of partitions by which each group's records lie in its own."""
+    """Return the number of partitions with which each group's records are in the group's own partition."""
     places = {
         (group, row.partition) for row, group in zip(rows, groups, strict=True) if group and row.source == OFFSETS
     }
@@ -92,12 +92,12 @@ def _partitions(rows: Sequence[SourceRow], groups: Sequence[str | None]) -> int:
 
 
 def _asked(row: SourceRow) -> SourceRow:
-    """Let a probe of the capture be the job's own: with the nonce that strangers do not know."""
+    """Turn a probe of the capture into the job's own, with the nonce that strangers do not know."""
     value = row.value and _PROBE.sub(rb'\1,"asked-%s-1"' % NONCE.encode(), row.value, count=1)
     return row._replace(value=value) if row.source == TELEMETRY else row
 
 
 def group_of(row: SourceRow) -> str | None:
-    """The group that a row is about, as the monitor reads it; None: none, or the row cannot be read."""
+    """Return the group that a row is about, as the monitor reads it; None: no group, or the row cannot be read."""
     events = parse_row(row)
     return next((event.group for event in events if event.group), None) if not isinstance(events, RejectedRow) else None

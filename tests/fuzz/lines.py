@@ -14,7 +14,7 @@ BLOBS = ("metadata", "assignment")
 
 
 def mutated(raw: bytes, chance: Random) -> bytes:
-    """Change a line: its JSON by structure nearly always, its bytes at times."""
+    """Change a line: nearly always the structure of its JSON, sometimes its bytes."""
     if not raw.startswith(PREFIX) or chance.random() < 0.15:
         return _spoiled(raw, chance)
     line = json.loads(raw[len(PREFIX) :])
@@ -28,7 +28,7 @@ def mutated(raw: bytes, chance: Random) -> bytes:
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every place in a JSON value: what holds it, and its name or index."""
+    """Yield every place in a JSON value: what holds it, and its name or index."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in list(items):
         yield value, key
@@ -39,7 +39,7 @@ def _change(holder: Any, key: Any, chance: Random) -> None:
     try:
         was = holder[key]
     except (KeyError, IndexError):
-        return  # an earlier change took it away
+        return  # an earlier change removed it
     kind = chance.random()
     if kind < 0.12:
         del holder[key]
@@ -58,7 +58,7 @@ def _change(holder: Any, key: Any, chance: Random) -> None:
 
 
 def _blob(was: str, chance: Random) -> str:
-    """Change what members put into a subscription or an assignment, unless an earlier change has put a text there."""
+    """Change a subscription or an assignment, unless an earlier change has put a text in its place."""
     try:
         raw = bytearray(base64.b64decode(was))
     except ValueError:

@@ -1,6 +1,6 @@
-"""Rows on their whole way: parsed, packed, applied by the operator as Spark calls it, stored, served and told.
+"""Rows through the whole pipeline: parsed, packed, applied by the operator as Spark calls it, stored, served and sent.
 
-Nothing between is replaced, but Kafka, Spark's scheduler and the network. What fails is an answer, never an exception.
+Everything is real, except Kafka, Spark's scheduler and the network. A failure is returned, never raised.
 """
 
 import json
@@ -40,19 +40,19 @@ from tests.fuzz.corpus import NONCE, PARTITIONS
 from tests.fuzz.values import MARK
 
 BATCH_CPU_S = 2.0
-"""A batch of a case may take so long, and"""
+"""A batch of a case may take so much processor time, and"""
 ROW_CPU_S = 0.0005
-"""so much longer for each of its rows: most cases have some hundred, one with repeated rows has 12,000."""
+"""so much more for each of its rows: most cases have some hundred, one with repeated rows has 12,000."""
 ANSWER_CPU_S = 2.0
-"""No answer of `serve` takes longer."""
+"""The most processor time that an answer of `serve` may take."""
 LANES = ("a", "b")
 NOT_STORED = ("asked", "commits")
-"""What only the thread that asks for metadata wants to know, and what lag is judged by."""
+"""Outputs that only the metadata thread and the judging of lag use."""
 RECEIVER = "fuzz"
 URL_CHARACTERS = 60_000
-"""The client here makes no longer ones than 65,536."""
+"""The test client makes no URLs longer than 65,536."""
 DOTS = (".", "..")
-"""Ids that every client takes out of a path, as RFC 3986 (5.2.4) wants."""
+"""Ids that every client removes from a path, as RFC 3986 (5.2.4) requires."""
 _NAMES = ("topic", "partition", "offset", "timestamp_ms", "key", "value")
 _TYPES = (pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.binary(), pa.binary())
 
@@ -61,7 +61,8 @@ _TYPES = (pa.string(), pa.int32(), pa.int64(), pa.int64(), pa.binary(), pa.binar
 class Plan:
     """How rows become batches; whether a shard is decoded from its state each time; in which order a batch comes.
 
-    ``partitions`` is the offsets topic's number of them: a group's records and lines come to one shard only by that.
+    ``partitions`` is the number of partitions of the offsets topic: a group's records and lines come to the same shard
+    only with the right number.
     """
 
     batch_ms: int = 5_000
@@ -72,7 +73,7 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """What became of rows. ``failures`` are what must never be."""
+    """The result of running rows. ``failures`` are things that must never happen."""
 
     incidents: Counter[tuple[Any, ...]] = field(default_factory=Counter)
     """(group, rule, subject, transition, deadline) of what people were told."""
@@ -109,12 +110,12 @@ class Pipeline:
         self._number = 0
 
     def close(self) -> None:
-        """Give the database back."""
+        """Close the database."""
         self._web.close()
         self.store.close()
 
     def run(self, rows: Sequence[SourceRow], plan: Plan, *, serve: bool = True) -> Outcome:
-        """Send rows through the pipeline, in batches by their instants; the worker begins anew."""
+        """Send rows through the pipeline, in batches by their instants; the worker starts anew."""
         forget_everything()
         self._number += 1
         cluster = f"case-{self._number}"
@@ -127,7 +128,7 @@ class Pipeline:
         return job.outcome
 
     def _serve(self, cluster: str, outcome: Outcome) -> None:
-        """Ask for everything that shows strangers' names, and build every message."""
+        """Request everything that shows strangers' names, and build every message."""
         metrics = ""
         with outcome.expecting("metrics", ANSWER_CPU_S):
             metrics = self._get("/metrics").text
@@ -200,7 +201,7 @@ class _Job:
         operator_module._held.clear()
 
     def batch(self, at_ms: int, rows: Sequence[SourceRow]) -> None:
-        """Take a batch through the job."""
+        """Send a batch through the job."""
         limit_s = BATCH_CPU_S + len(rows) * ROW_CPU_S
         with self.outcome.expecting("batch", limit_s):
             packed = self._packed(rows)
@@ -223,7 +224,7 @@ class _Job:
         self._batch_id += 1
 
     def _packed(self, rows: Sequence[SourceRow]) -> dict[str, pd.DataFrame]:
-        """Pack rows as the source stage does, the one that wakes the shards among them."""
+        """Pack rows as the source stage does, with the trigger row that wakes the shards."""
         rows = [*rows, SourceRow(OFFSETS, TRIGGER_TOPIC, 0, self._batch_id, 0, b"", b"")]
         columns = [pa.array([getattr(r, n) for r in rows], kind) for n, kind in zip(_NAMES, _TYPES, strict=True)]
         made = pa.RecordBatch.from_arrays(columns, names=list(_NAMES))
@@ -249,12 +250,12 @@ class _Job:
                 self.outcome.quarantined.update({k.replace(":", ": ", 1): n for k, n in output["counts"].items()})
 
     def state_bytes(self) -> int:
-        """How large the state is."""
+        """Return the size of the state."""
         return sum(len(text) for cell in self._cells.values() if cell.exists for text in cell.get[2:])
 
 
 def _batches(rows: Sequence[SourceRow], plan: Plan) -> Iterator[tuple[int, list[SourceRow]]]:
-    """Cut rows into batches, each with the wall clock at its end. Where they stand decides, not their own instants."""
+    """Cut rows into batches, each with the wall clock at its end. Their order decides, not their own instants."""
     chance = None if plan.shuffle is None else Random(plan.shuffle)
     batch: list[SourceRow] = []
     end_ms: int | None = None
@@ -275,7 +276,7 @@ def _batches(rows: Sequence[SourceRow], plan: Plan) -> Iterator[tuple[int, list[
 
 
 def _in_order(batch: list[SourceRow], chance: Random | None) -> list[SourceRow]:
-    """As Spark reads them: partition by partition, each in its order."""
+    """Return rows as Spark reads them: partition by partition, each in its order."""
     partitions = sorted({(row.topic, row.partition) for row in batch})
     if chance is not None:
         chance.shuffle(partitions)
@@ -283,7 +284,7 @@ def _in_order(batch: list[SourceRow], chance: Random | None) -> list[SourceRow]:
 
 
 def _read_metrics(text: str, cluster: str) -> None:
-    """Read the samples of a cluster, and those of none, as Prometheus would; other cases have read their own."""
+    """Parse a cluster's samples, and those without one, as Prometheus would; other cases have parsed their own."""
     own, others = f'cluster="{cluster}"', 'cluster="'
     kept = [line for line in text.split("\n") if own in line or others not in line]
     for family in text_string_to_metric_families("\n".join(kept)):
@@ -291,6 +292,6 @@ def _read_metrics(text: str, cluster: str) -> None:
 
 
 def forget_everything() -> None:
-    """Let the worker of the next case begin anew."""
+    """Let the worker of the next case start anew."""
     source_module._known.clear()
     operator_module._held.clear()

@@ -1,4 +1,4 @@
-"""One record of ``__consumer_offsets``, changed field by field: where a field lies the decoder itself tells."""
+"""One record of ``__consumer_offsets``, changed field by field; the decoder itself shows where the fields are."""
 
 import struct
 from random import Random
@@ -28,7 +28,7 @@ class Tracing(Reader):
 
 
 def spans(key: bytes, value: bytes | None) -> tuple[list[Span], list[Span]]:
-    """Where the fields of a key and of a value lie; none of what cannot be read."""
+    """Return where the fields of a key and of a value are; none if they cannot be read."""
     type_ = records.record_type(key)
     codec = _CODECS.get(type_) if type_ is not None else None
     if codec is None:
@@ -52,7 +52,7 @@ def _spans(reader: Tracing) -> list[Span]:
 
 
 def mutated(key: bytes | None, value: bytes | None, chance: Random) -> tuple[bytes | None, bytes | None]:
-    """Change a record: a field of it nearly always; or what is null, how long it is, of which type or version."""
+    """Change a record: nearly always a field, else its type, its version, its length, or whether it is null."""
     kind = chance.random()
     if kind < 0.04:
         return None, value
@@ -95,7 +95,7 @@ def _change(raw: bytes, fields: list[Span], chance: Random) -> bytes:
 
 
 def _replace_text(raw: bytes, fields: list[Span], index: int, chance: Random) -> bytes:
-    """Put another text in the place of a field; where its length stands before it, that is made right."""
+    """Replace a field with another text; if its length is right before it, correct the length."""
     start, end = fields[index]
     made = values.name(chance).encode("utf-8", "surrogatepass")
     if index:

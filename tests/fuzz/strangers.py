@@ -1,7 +1,7 @@
-"""What anybody may make the brokers log, and any application may report: rows to put among those of a capture.
+"""What anybody can make the brokers log, and any application can report: rows to mix with those of a capture.
 
-Each has a *neighbour*, a line of the capture that says something: the same broker wrote it, right before. So strangers
-move no clock, which they do by right: any line of a broker tells its time.
+Each has a *neighbour*, a line of the capture that can be read: the same broker wrote it, right before. So strangers
+move no clock here. They could, because any line of a broker shows its time.
 """
 
 import base64
@@ -19,9 +19,9 @@ from tests.support import request_log
 
 CLIENT_TOPIC = "group-client-telemetry"
 ANYBODY = (24, 26, 29, 30, 35, 42, -1)
-"""Kafka answers these before it looks who coordinates, and whether there is such a group."""
+"""Kafka gives these answers before it checks who coordinates and whether there is such a group."""
 HIDDEN = ("join-refused", "member-fenced", "zombie-commit")
-"""Rules that strangers make true of any group by right: they tell that somebody is refused."""
+"""Rules that strangers can rightly cause for any group: they report that somebody is refused."""
 
 
 def lines(corpus: Corpus, chance: Random, count: int) -> list[tuple[SourceRow, SourceRow]]:
@@ -40,7 +40,7 @@ def _telling(corpus: Corpus) -> list[SourceRow]:
 
 
 def _line(neighbour: SourceRow, api: str, request: Any, response: Any, chance: Random, **more: Any) -> SourceRow:
-    # what is drawn is drawn in this order, so that a case keeps its number
+    # the order of these draws is fixed, so that a case keeps its number
     version, correlation_id = chance.choice([0, 1, 4, 5, 9]), chance.randrange(2**31)
     client = more.pop("client_id", None) or values.name(chance)
     drawn = {
@@ -55,12 +55,12 @@ def _line(neighbour: SourceRow, api: str, request: Any, response: Any, chance: R
 
 
 def _group(corpus: Corpus, chance: Random) -> str:
-    """A group that is there, or one that is made up."""
+    """Return a group of the capture, or one that is made up."""
     return chance.choice(corpus.known) if chance.random() < 0.5 else values.name(chance)
 
 
 def _requests(group: str, member_id: str, chance: Random) -> dict[str, Any]:
-    """A request of each kind about a group."""
+    """Return a request of each kind about a group."""
     metadata = base64.b64encode(chance.randbytes(chance.choice([0, 3, 40]))).decode()
     return {
         "HEARTBEAT": {"groupId": group, "generationId": chance.choice([-1, 0, 1, 3, 2**31 - 1]), "memberId": member_id}
@@ -82,7 +82,7 @@ def _response(error: int, member_id: str) -> dict[str, Any]:
 
 
 def _refused(corpus: Corpus, neighbour: SourceRow, chance: Random) -> list[SourceRow]:
-    """A request that any broker refuses whatever it is about."""
+    """Make a request that any broker refuses, whatever it is about."""
     member_id = values.name(chance)
     api, request = chance.choice(list(_requests(_group(corpus, chance), member_id, chance).items()))
     response = _response(chance.choice(ANYBODY), "")
@@ -93,7 +93,7 @@ def _refused(corpus: Corpus, neighbour: SourceRow, chance: Random) -> list[Sourc
 
 
 def _unknown_member(corpus: Corpus, neighbour: SourceRow, chance: Random) -> list[SourceRow]:
-    """A request as a member that a group does not have, right after its coordinator has answered another's."""
+    """Make a request as a member that a group does not have, right after its coordinator has answered another one."""
     events = parse_row(neighbour)
     if isinstance(events, RejectedRow) or not events:
         return []
@@ -101,7 +101,7 @@ def _unknown_member(corpus: Corpus, neighbour: SourceRow, chance: Random) -> lis
     if not isinstance(answer, Heartbeat | JoinAnswered | ConsumerHeartbeat):
         return []
     if proof(answer, 0, 1) is not Proof.COORDINATES:
-        return []  # one that may still be loading would not answer the stranger so
+        return []  # a coordinator that may still be loading would not give the stranger such an answer
     of_its_shard = [group for group in corpus.known if corpus.shard(group) == corpus.shard(answer.group)]
     group, member_id = chance.choice(of_its_shard), f"stranger-{chance.randrange(10**9)}-{values.name(chance)}"
     api, request = chance.choice(list(_requests(group, member_id, chance).items()))
@@ -110,18 +110,18 @@ def _unknown_member(corpus: Corpus, neighbour: SourceRow, chance: Random) -> lis
 
 
 def _probe(corpus: Corpus, neighbour: SourceRow, chance: Random) -> list[SourceRow]:
-    """ListGroups under the monitor's own client id, with whatever number."""
+    """Make a ListGroups request under the monitor's own client id, with any number."""
     number = chance.choice([str(chance.randrange(10**9)), "-1", "1" * 5_000, "٣", "9" * 18, values.name(chance)])
     request = {"statesFilter": [f"probe-{number}"] * chance.choice([1, 2]), "typesFilter": []}
     response = {"errorCode": 0, "groups": []}
     more: dict[str, Any] = {"client_id": "group-monitor-probe"}
-    if chance.random() < 0.7:  # the next of many on one connection: a number left out says that lines were lost
+    if chance.random() < 0.7:  # one of many on a connection: a gap in the numbers shows that lines were lost
         more["connection"] = "127.0.0.1:9092-10.6.6.6:1025-0-1"
     return [_line(neighbour, "LIST_GROUPS", request, response, chance, **more)]
 
 
 def _asks(corpus: Corpus, neighbour: SourceRow, chance: Random) -> list[SourceRow]:
-    """FindCoordinator about groups of others, or about none."""
+    """Make FindCoordinator requests about groups of others, or about none."""
     names = [_group(corpus, chance) for _ in range(chance.choice([0, 1, 1, 3]))]
     request = {"key": "", "keyType": chance.choice([0, 0, 1, -1]), "coordinatorKeys": names}
     if chance.random() < 0.5:
@@ -134,13 +134,13 @@ def _asks(corpus: Corpus, neighbour: SourceRow, chance: Random) -> list[SourceRo
 
 
 def _other_api(corpus: Corpus, neighbour: SourceRow, chance: Random) -> list[SourceRow]:
-    """A request of another kind, with what a group's request has."""
+    """Make a request of another kind, with the fields of a group's request."""
     request = _requests(_group(corpus, chance), "m", chance)["HEARTBEAT"]
     return [_line(neighbour, values.name(chance)[:40], request, _response(0, "m"), chance)]
 
 
 def _report(corpus: Corpus, neighbour: SourceRow, chance: Random) -> list[SourceRow]:
-    """A report of an application about a member that is not its own."""
+    """Make an application's report about a member that is not its own."""
     report: dict[str, Any] = {
         "group_monitor_reporter": 1,
         "group": _group(corpus, chance),
@@ -157,7 +157,7 @@ def _report(corpus: Corpus, neighbour: SourceRow, chance: Random) -> list[Source
 
 
 def _noise_of_reports(corpus: Corpus, neighbour: SourceRow, chance: Random) -> list[SourceRow]:
-    """Forged lines of a broker, and noise, where every application may write."""
+    """Make forged lines of a broker, and noise, in the topic where every application may write."""
     forged = chance.choice([row for row in corpus.rows if row.source == TELEMETRY]).value
     noise = json.dumps(values.text(chance)).encode()
     return [_in_reports(neighbour, chance.choice([forged, noise, b"", None, b"\xff" * 100]))]
@@ -171,10 +171,10 @@ MAKERS = (_refused, _refused, _unknown_member, _probe, _other_api, _asks, _repor
 
 
 def own_group(corpus: Corpus, chance: Random) -> list[tuple[SourceRow, SourceRow]]:
-    """A stranger's own group, by right, under names of its choice: it joins, beats, and is deleted at times.
+    """Make a stranger's own valid group, with names of its choice: it joins, sends heartbeats, and may be deleted.
 
-    In a shard of no group of the capture, on the broker that the capture heard first: whoever coordinates the others.
-    There is none where every shard has one.
+    It is in a shard without groups of the capture, on the broker that the capture heard first, whoever coordinates the
+    others. There is none if every shard has a group.
     """
     taken = {corpus.shard(group) for group in corpus.known}
     if len(taken) == corpus.partitions:
@@ -205,7 +205,7 @@ def _candidates(chance: Random) -> Any:
 
 
 def _record(corpus: Corpus, neighbour: SourceRow, group: str, member: str | None, client: str) -> SourceRow:
-    """The group with its one member, or its tombstone."""
+    """Return the record of the group with its one member, or its tombstone."""
     value = None
     if member is not None:
         listed = encoder.ListedMember(member, None, client[:9_000], "/10.6.6.6", 60_000, 10_000, b"", b"")

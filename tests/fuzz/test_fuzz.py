@@ -1,4 +1,4 @@
-"""The fuzzer's first seeds. `make fuzz` goes on with others, for as long as one likes."""
+"""The fuzzer's first seeds. `make fuzz` goes on with others, for as long as you like."""
 
 from random import Random
 
@@ -26,7 +26,7 @@ def test_a_seed_that_failed_once_passes(seed, tmp_path):
 
 @pytest.mark.parametrize("name", names())
 def test_each_record_of_a_capture_lies_in_the_partition_of_its_group(name):
-    """Else its records and its lines come to two shards, and a stranger's group may stand between them."""
+    """Otherwise its records and its lines come to two shards, and a stranger's group may be between them."""
     base = corpus(name)
     told = [(row, group) for row, group in zip(base.rows, base.groups, strict=True) if group and row.source == OFFSETS]
     assert [group for row, group in told if base.shard(group) != row.partition] == []

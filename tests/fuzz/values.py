@@ -1,13 +1,13 @@
-"""Values that nobody expects where they stand."""
+"""Values that nobody expects in their places."""
 
 import json
 from random import Random
 from typing import Any
 
 MARK = "<b id=fuzz>"
-"""In no page may this stand as it is."""
+"""No page may contain this unescaped."""
 RAW = "\x00raw:"
-"""Before the text of a number that Python would not write."""
+"""The prefix of the text of a number that Python would not write."""
 NUMBERS = [0, -0, 1, -1, 2, 79, 2**15, 2**31 - 1, 2**31, -(2**31), 2**32, 2**53, 2**63 - 1, 2**63, -(2**63), 10**30]
 RAW_NUMBERS = ["1e999", "-1e999", "NaN", "Infinity", "1" * 400, "-" + "9" * 5_000, "1" * 5_000, "0.1e-400", "1E5", "00"]
 TEXTS = [
@@ -32,7 +32,7 @@ def name(chance: Random) -> str:
 
 
 def number(chance: Random, near: int = 0) -> Any:
-    """A number, huge, negative, next to what it was, or none that Python writes."""
+    """Return a number: huge, negative, next to the old one, or one that Python does not write."""
     kind = chance.random()
     if kind < 0.2:
         return RAW + chance.choice(RAW_NUMBERS)

@@ -34,7 +34,7 @@ import org.apache.kafka.coordinator.group.generated.CoordinatorRecordJsonConvert
 import org.apache.kafka.coordinator.group.generated.CoordinatorRecordType;
 
 /**
- * What Kafka itself makes of records of __consumer_offsets: the oracle for our decoder.
+ * How Kafka itself decodes records of __consumer_offsets: the oracle for our decoder.
  *
  * RecordOracle SEED COUNT prints, for every record type and value version, COUNT random records made with Kafka's
  * generated classes, and for each of them COPIES damaged copies. RecordOracle - judges the lines of stdin instead. Each

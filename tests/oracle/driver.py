@@ -1,4 +1,4 @@
-"""Kafka's own group coordinator in a process of its own: compiles the driver once, and plays plans on it."""
+"""The process that runs Kafka's own group coordinator: the driver is compiled once, and plays plans."""
 
 import atexit
 import functools
@@ -20,7 +20,7 @@ FLAGS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=4", "-Xshare:aut
 
 
 def why_not() -> str | None:
-    """Return why no life can be played here, None where one can."""
+    """Return why no life can be played here, or None if one can."""
     try:
         java = java_command()
         broker_class_path()
@@ -32,7 +32,7 @@ def why_not() -> str | None:
 
 @functools.cache
 def classes() -> Path:
-    """Return the folder of the compiled driver, which goes with this process."""
+    """Return the folder of the compiled driver; it is deleted when this process ends."""
     folder = Path(mkdtemp(prefix="oracle-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     compile_java(SOURCES, folder, broker_class_path())
@@ -47,7 +47,7 @@ def compile_java(sources: Path, into: Path, class_path: str) -> None:
 
 
 class Driver:
-    """A driver process; plays one plan after the other."""
+    """A driver process, which plays one plan after the other."""
 
     def __init__(self, compiled: Path | None = None) -> None:
         class_path = os.pathsep.join((str(compiled or classes()), broker_class_path()))
@@ -66,7 +66,7 @@ class Driver:
         return Life.parse(plan, self.lines(plan))
 
     def lines(self, plan: Plan) -> list[bytes]:
-        """Return what the driver prints of a plan's life."""
+        """Return what the driver prints for a plan."""
         into, out = self._process.stdin, self._process.stdout
         assert into is not None
         assert out is not None

@@ -1,4 +1,4 @@
-"""The coordinator's live groups and the monitor's, field by field, in everything that the two logs can tell."""
+"""A comparison of the coordinator's live groups with the monitor's, in all fields that records and lines show."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,10 +7,10 @@ from tests.oracle.life import Look
 from tests.oracle.monitor import Monitor
 
 DEADLINE_MS = 50
-"""Between an answer's milliseconds and what the coordinator armed lie queues and roundings."""
+"""How far a deadline may be off: there are queues and rounding between an answer's time and the coordinator's timer."""
 
 Difference = tuple[str, str, str, str]
-"""Field, group, member, and what either side holds."""
+"""Field, group, member, and the values of both sides."""
 
 
 def difference(look: Look, monitor: Monitor) -> Iterator[Difference]:
@@ -31,14 +31,14 @@ def difference(look: Look, monitor: Monitor) -> Iterator[Difference]:
 
 
 def _may_be_unknown(group: dict[str, Any]) -> bool:
-    """Tell whether a group may have left no trace: the first JoinGroup answers come as its first join phase ends."""
+    """Tell whether a group may have left no trace: its first JoinGroup answers come when its first join phase ends."""
     return group["state"] == "Empty" or (group["state"], group["generation"]) == ("PreparingRebalance", 0)
 
 
 def _classic(group: dict[str, Any], view: dict[str, Any], monitor: Monitor) -> Iterator[Difference]:
     name = group["group"]
     if group["state"] in ("PreparingRebalance", "CompletingRebalance") or group["joining"] or group["owing_sync"]:
-        return  # who is in is told by the answers at its end
+        return  # only the answers at the end of the join phase show who is a member
     fields = ("state", "generation", "protocol", "protocol_type") if group["members"] else ("state", "generation")
     for field in fields:
         if group[field] != view[field]:
@@ -71,7 +71,7 @@ def _members(group: dict[str, Any], view: dict[str, Any], monitor: Monitor) -> I
 
 def _member(member: dict[str, Any], shown: dict[str, Any]) -> Iterator[tuple[str, str]]:
     fields = ["instance_id", "session_timeout_ms", "rebalance_timeout_ms"]
-    if member["instance_id"] is None:  # Kafka keeps client and host of an instance's first member; we show the last
+    if member["instance_id"] is None:  # Kafka keeps client and host of the instance's first member; we show the last
         fields += ["client_id", "client_host"]
     for field in fields:
         if field in member and member[field] != shown[field]:
@@ -92,6 +92,6 @@ def _deadline(member: dict[str, Any], group: str, monitor: Monitor) -> Iterator[
         return
     early_ms = told_ms - armed_ms
     if early_ms > DEADLINE_MS and monitor.unheard_since_restart(group, member_id):
-        return  # an interval is known, of which the latest is told
+        return  # only an interval is known, and the monitor shows its end
     if abs(early_ms) > DEADLINE_MS:
         yield "deadline", group, member_id, f"{armed_ms}, told {told_ms} ({told_ms - armed_ms:+})"

@@ -1,4 +1,4 @@
-"""What the monitor says of a life, held against what its coordinator logged and what its live groups were."""
+"""The comparison of what the monitor says about a life with its coordinator's log and live groups."""
 
 import traceback
 from collections import Counter
@@ -27,23 +27,23 @@ from tests.oracle.undecidable import class_of
 from tests.support.pauses import TOLERANCE_MS, ended_at_a_pause
 
 AFTER_A_MOVE_MS = 3_000
-"""Of when a coordinator that loads restarts its timers only an interval is known."""
+"""After a load it is known only within an interval when the coordinator restarted its timers."""
 MOVE_IS_RECENT_MS = 20_000
 SHORT_PAUSE_MS = Thresholds().progress_gap_ms
-"""A coordinator that stood still for less is not told from a busy one: the timers that were due run late by that."""
+"""A coordinator that pauses for less cannot be told from a busy one. Its timers that were due run late by that time."""
 TRAILING_MS = 2_000
-"""What happens at the very end may have left no trace yet."""
+"""What happens this close to the end of a life may have left no trace yet."""
 RESTART_EVERY = 8
-"""Looks; then the monitor's state goes through its bytes, as at a restart of the job."""
+"""After this many looks the monitor's state is dumped and restored, as at a restart of the job."""
 SAME_REMOVAL_MS = 15_000
-"""Further apart it is another removal of the same member."""
+"""A report that is further from a removal than this is of another removal of the same member."""
 
 
 @dataclass(frozen=True)
 class Disagreement:
     """One thing that monitor and coordinator see differently. ``what``: missing, extra, cause, off, group, …
 
-    ``unknown``: a removal for a timeout that is told as ``member-removed``, whose cause is unknown.
+    ``unknown``: a removal for a timeout that is reported as ``member-removed``, which means that its cause is unknown.
     """
 
     what: str
@@ -62,36 +62,36 @@ class Disagreement:
 
 @dataclass
 class Judgement:
-    """Of a life: disagreements, and how much was compared."""
+    """The disagreements of a life, and how much was compared."""
 
     disagreements: list[Disagreement]
     compared: Counter[str]
     listed: Counter[str] = field(default_factory=Counter)
-    """Of disagreements that nobody outside the coordinator can decide: how many of each class (`undecidable.py`)."""
+    """How many disagreements nobody outside the coordinator can decide, by class (`undecidable.py`)."""
 
 
 @dataclass(frozen=True)
 class _Doubts:
-    """What makes instants uncertain: when coordinators loaded, and from when to when brokers stood still."""
+    """What makes instants uncertain: when coordinators loaded, and from when to when brokers were paused."""
 
     loads_ms: list[int]
     pauses_ms: list[tuple[int, int]]
 
     def moved(self, at_ms: int) -> bool:
-        """Tell whether a coordinator loaded shortly before."""
+        """Tell whether a coordinator loaded shortly before an instant."""
         return any(0 <= at_ms - load_ms <= MOVE_IS_RECENT_MS for load_ms in self.loads_ms)
 
     def near(self, at_ms: int, told_ms: int) -> bool:
-        """Tell whether what happened at an instant is told of about that one.
+        """Tell whether a reported instant is near enough to the true one.
 
-        A timer that was due in a short pause runs late, so what is told of then is its deadline, which was before.
+        A timer that was due in a short pause runs late. Its deadline is reported, which is before the true instant.
         """
         tolerance_ms = AFTER_A_MOVE_MS if self.moved(at_ms) else TOLERANCE_MS
         slept_ms = [b - a for a, b in self.pauses_ms if b - a <= SHORT_PAUSE_MS and a <= at_ms <= b + TOLERANCE_MS]
         return -tolerance_ms - max(slept_ms, default=0) <= told_ms - at_ms <= tolerance_ms
 
     def holds(self, at_ms: int, from_ms: int, until_ms: int) -> bool:
-        """Tell whether a stated interval will do: one that holds it after a move, else one that a pause explains."""
+        """Tell whether a reported interval is acceptable: it holds the instant after a move, or a pause explains it."""
         if self.moved(at_ms):
             return from_ms - TOLERANCE_MS <= at_ms <= until_ms + TOLERANCE_MS
         return ended_at_a_pause(at_ms, from_ms, until_ms, self.pauses_ms)
@@ -99,7 +99,7 @@ class _Doubts:
 
 @dataclass(frozen=True)
 class _Removal:
-    """A member removed for a timeout, by the coordinator's log; at several instants where it was tried again."""
+    """A removal for a timeout in the coordinator's log; it has several instants if it was tried again."""
 
     rule: str
     group: str
@@ -111,7 +111,7 @@ class _Removal:
 
 
 def judge(life: Life) -> Judgement:
-    """Let the monitor read a life, compare at every look and at the end."""
+    """Let the monitor read a life; compare at every look and at the end."""
     monitor = Monitor(settings_of(life))
     judgement = Judgement([], Counter())
     try:
@@ -131,7 +131,7 @@ def judge(life: Life) -> Judgement:
 
 
 def _without_undecidable(life: Life, judgement: Judgement) -> Judgement:
-    """Count apart what nobody outside can decide."""
+    """Count disagreements that nobody outside can decide apart from the others."""
     decidable = []
     for each in judgement.disagreements:
         listed = class_of(life, each.what, each.rule, each.member_id, each.truth_ms, each.told_ms)
@@ -142,12 +142,12 @@ def _without_undecidable(life: Life, judgement: Judgement) -> Judgement:
 
 
 def disagreements(life: Life, told: list[dict[str, Any]], compared: Counter[str]) -> list[Disagreement]:
-    """Return what incidents say of removals that the coordinator's log does not, and the other way round."""
+    """Return the differences between the removals in the incidents and those in the coordinator's log."""
     return [*_removals(life, told, compared), *_taken_back(life, told)]
 
 
 def settings_of(life: Life) -> ShardSettings:
-    """Return what the monitor is told of the cluster: session timeouts of KIP-848, share and streams groups."""
+    """Return the monitor's settings for a life: session timeouts of KIP-848, share and streams groups."""
     timeouts = {
         kind: {"": int(life.plan.config.get(f"group.{kind}.session.timeout.ms", 45_000))}
         | {
@@ -179,7 +179,7 @@ def _read(life: Life, monitor: Monitor, judgement: Judgement) -> None:
         if monitor.is_up_to_date and (alone or monitor.knows_coordinator(look.broker)):
             judgement.compared["looks"] += 1
             for field, group, member_id, note in difference(look, monitor):
-                if (field, group, member_id) not in seen:  # it goes on until something changes
+                if (field, group, member_id) not in seen:  # a difference lasts until something changes: report it once
                     judgement.disagreements.append(
                         Disagreement("group", field, group, member_id, look.at_ms, None, note)
                     )
@@ -230,7 +230,7 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
 
 
 def _trace_ms(life: Life, removal: _Removal) -> int:
-    """Return when something can have left a trace at the latest: its coordinator may sleep on to the life's end."""
+    """Return the latest instant that can have left a trace: the coordinator may stay paused until the life ends."""
     later = (event for event in life.truth if event.kind == "coordinator-loaded" and event.at_ms > removal.at_ms[0])
     brokers = {removal.broker, *(event.broker for event in later)}
     own = (row for row in life.rows if row.source == TELEMETRY and (row.key or b"").decode() in brokers)
@@ -238,13 +238,13 @@ def _trace_ms(life: Life, removal: _Removal) -> int:
 
 
 def _is_only_one(removal: _Removal, lines: list[dict[str, Any]]) -> bool:
-    """Tell whether a member is told to be removed once, and why: then it is this removal, however far off."""
+    """Tell whether the member's only report has this rule: then it is this removal, however far off."""
     own = [line for line in lines if (line["group"], line["member_id"]) == (removal.group, removal.member_id)]
     return len(own) == 1 and own[0]["rule"] == removal.rule and len(removal.at_ms) == 1
 
 
 def _unpaired(lines: Iterable[dict[str, Any]], removals: list[_Removal]) -> Iterator[Disagreement]:
-    """Yield what is told beside what the log says, where it is no removal that the next coordinator did once more."""
+    """Yield reports that match no removal, except repetitions of a removal that the next coordinator did again."""
     for line in lines:
         where = (line["rule"], line["group"], line["member_id"])
         if not _again(line, removals):
@@ -253,7 +253,7 @@ def _unpaired(lines: Iterable[dict[str, Any]], removals: list[_Removal]) -> Iter
 
 
 def _is_dated(removal: _Removal, line: dict[str, Any], at_ms: int) -> bool:
-    """Tell whether a removal's instant is told: within the tolerance, or by a stated interval where that will do."""
+    """Tell whether a removal's instant is reported: within the tolerance, or by an acceptable interval."""
     from_ms, until_ms = (line["detail"].get(f"deadline_{end}_ms") for end in ("from", "until"))
     if removal.doubts.near(at_ms, _instant(line)):
         return True
@@ -261,10 +261,10 @@ def _is_dated(removal: _Removal, line: dict[str, Any], at_ms: int) -> bool:
 
 
 def _told_as_unknown(removal: _Removal, told: Iterable[dict[str, Any]]) -> Iterator[int]:
-    """Yield the instant of a removal that the monitor reports, and says that it does not know the cause.
+    """Yield the instant of a removal that the monitor reports with an unknown cause.
 
-    A join phase shows it only at its end. So if the member is told to be removed once, it is this removal, however far
-    off.
+    A removal in a join phase is visible only when the phase ends. So if the member has one removal and one such report,
+    they belong together, however late the report is.
     """
     lines = [
         line
@@ -279,14 +279,15 @@ def _told_as_unknown(removal: _Removal, told: Iterable[dict[str, Any]]) -> Itera
 
 
 def _again(line: dict[str, Any], removals: list[_Removal]) -> bool:
-    """Tell whether an opening is of a removal with several instants, of which another was paired."""
+    """Tell whether a report is of a removal with several instants, another of which was paired."""
     return any(len(removal.at_ms) > 1 and _is_of(removal, line) for removal in removals)
 
 
 def _logged(life: Life) -> Iterable[_Removal]:
-    """Return every removal for a timeout; uncertain where another coordinator took over before it can have lasted.
+    """Yield every removal for a timeout; it is uncertain if another coordinator took over before it can have lasted.
 
-    Or had taken over: what a deposed coordinator does unaware it answers like any other, and that may be told.
+    It is also uncertain if another coordinator had taken over already. A deposed coordinator that does not know it yet
+    answers like any other, so its removals may be reported.
     """
     truth = sorted(life.truth, key=lambda event: event.at_ms)
     moves = coordinator_moves(truth)
@@ -325,7 +326,7 @@ def _removal(expiry: Expiry, doubts: _Doubts) -> _Removal:
 
 
 def _told(told: Iterable[dict[str, Any]], rule: str) -> list[dict[str, Any]]:
-    """Return the openings of a rule, and what an open incident went on with: another removal's deadline."""
+    """Return the openings of a rule, and the lines of an open incident that have another removal's deadline."""
     deadlines_ms: dict[str, int | None] = {}
     lines = []
     for line in told:
@@ -344,7 +345,7 @@ def _instant(line: dict[str, Any]) -> int:
 
 
 def _taken_back(life: Life, told: Iterable[dict[str, Any]]) -> Iterable[Disagreement]:
-    """Yield what the monitor took back, unless the log has that removal: the next coordinator did not know of it."""
+    """Yield reports that were withdrawn, unless the log has the removal: the next coordinator did not know of it."""
     removals = list(_logged(life))
     for line in told:
         if line.get("reason") == "refuted" and not any(_is_of(removal, line) for removal in removals):

@@ -1,4 +1,4 @@
-"""Lives that were found and shrunk, kept as files: a plan, and all that the driver printed of it.
+"""Lives that were once judged wrong, shrunk and kept as files: a plan, and everything that the driver printed for it.
 
 They are captures too: `group-monitor replay` reads them, and skips what no monitor sees.
 """
@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parents[1] / "fixtures" / "lives"
 
 
 def keep(name: str, plan: Plan, lines: Iterable[bytes]) -> Path:
-    """Write a life down."""
+    """Write a life to a file."""
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / f"{name}.jsonl.gz"
     first = json.dumps({"source": "plan", "plan": asdict(plan)}).encode() + b"\n"

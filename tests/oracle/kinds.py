@@ -1,7 +1,8 @@
-"""Which lives are drawn: tables of members, of what befalls them, and of what befalls their cluster.
+"""The kinds of lives: tables of members, of faults of a client, and of faults of the cluster.
 
-A kind is named by its members and its faults, as `static+moves`; with a seed it is one plan, always the same. A new
-member or fault is a row in a table here (and a word in `java/oracle/Events.java` if it is of a new sort).
+A kind is named by its members and its faults, as `static+moves`. A kind and a seed give one plan, always the same. To
+add a member or a fault, add a row to a table here (and a case to `java/oracle/Events.java` if it is a new sort of
+event).
 """
 
 from collections.abc import Callable
@@ -11,12 +12,12 @@ from random import Random
 from tests.oracle.plans import Client, Event, Plan, Range, Ranges
 
 SETTLES_MS = 40_000
-"""Nothing befalls anybody in a life's last part, so that what happened can show."""
+"""No fault is drawn for the last part of a life, so that the effects of earlier ones can show."""
 
 
 @dataclass(frozen=True)
 class Members:
-    """Who is in a life: each client is drawn from these."""
+    """How the clients of a life are drawn, and how many there are."""
 
     drawn: Callable[[Random, str], Client]
     count: Range = (1, 5)
@@ -25,7 +26,7 @@ class Members:
 
 @dataclass(frozen=True)
 class Faults:
-    """What befalls a cluster: each fault is a list of events, drawn for an instant."""
+    """The faults of a cluster: each is drawn for an instant, as a list of events."""
 
     drawn: tuple[Callable[[Random, int, int], list[Event]], ...] = ()
     every_ms: Range = (20_000, 60_000)
@@ -130,11 +131,11 @@ MEMBERS = {
     "streams": Members(_streams, config=SHORT_SESSIONS),
 }
 
-# ---------------------------------------------------------------- what befalls a client
+# ---------------------------------------------------------------- faults of a client
 
 
 def _around(chance: Random, *marks_ms: int) -> int:
-    """Return a time around one of those that decide something, or any."""
+    """Return a time near one of the marks, which decide something, or any time."""
     if chance.random() < 0.3:
         return chance.randint(100, 2 * max(marks_ms))
     return max(1, chance.choice(marks_ms) + chance.choice([-2_000, -500, -50, 0, 50, 500, 2_000]))
@@ -173,7 +174,7 @@ def _subscribe(chance: Random, client: Client, at_ms: int) -> list[Event]:
 
 MISHAPS = (_kill, _kill, _close, _between("freeze", "thaw"), _between("stall", "wake"), _cut, _disconnect, _subscribe)
 
-# ---------------------------------------------------------------- what befalls a cluster
+# ---------------------------------------------------------------- faults of a cluster
 
 SLOW_REPLICAS = Ranges(replicate=(300, 8_000))
 
@@ -219,13 +220,13 @@ FAULTS = {
 ALL_KINDS = [
     members + faults for members in MEMBERS for faults in ("", *(f"+{name}" for name in FAULTS if name != "steps"))
 ]
-"""Kinds whose clocks step are left out: an instant from before a step means nothing after it. `truth` plays them."""
+"""Without kinds whose clocks step: after a step, an earlier instant means nothing. `truth` can play them."""
 
 # ---------------------------------------------------------------- a plan
 
 
 def draw(kind: str, seed: int, lasts_ms: int | None = None) -> Plan:
-    """Return the plan of a kind and a seed; ``lasts_ms`` makes another life of it, as long as that."""
+    """Return the plan of a kind and a seed. ``lasts_ms`` sets the length, and gives another life."""
     members_name, _, faults_name = kind.partition("+")
     members, faults = MEMBERS[members_name], FAULTS[faults_name] if faults_name else NO_FAULTS
     chance = Random(f"{kind}/{seed}")
@@ -251,7 +252,7 @@ def draw(kind: str, seed: int, lasts_ms: int | None = None) -> Plan:
 
 
 def _befallen(chance: Random, client: Client, until_ms: int) -> list[Event]:
-    """Return a client's start and what befalls it until then."""
+    """Return a client's start and its faults until an instant."""
     at_ms = chance.choice([0, chance.randint(0, 5_000), chance.randint(0, until_ms // 2)])
     events = [Event(at_ms, "start", client.name)]
     calm_ms = chance.choice([8_000, 20_000, 60_000])

@@ -18,13 +18,13 @@ USUAL_ERRORS = (
     "hit an unexpected exception",
     "could not complete rebalance because no members rejoined",
 )
-"""The write of a timer or a background task that failed, which is tried again or not; a request that Kafka fails at; a
-rebalance that no member rejoined."""
+"""Errors that lives cause: the write of a timer or of a background task fails (and may be tried again), Kafka fails to
+handle a request, or no member rejoins in a rebalance."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """The coordinator's live groups at a quiet moment. Of the capture ``rows`` rows tell nothing of what came after."""
+    """The coordinator's live groups at a quiet moment. The first ``rows`` rows of the capture show nothing later."""
 
     rows: int
     broker: str
@@ -46,7 +46,7 @@ class Life:
 
     @classmethod
     def parse(cls, plan: Plan, lines: Iterable[bytes]) -> "Life":
-        """Read what the driver prints."""
+        """Parse what the driver prints."""
         life = cls(plan)
         for line in lines:
             row = json.loads(line)
@@ -75,13 +75,13 @@ class Life:
         return life
 
     def end_looks(self) -> None:
-        """What comes next tells more than was so at the last look; probes tell only that time goes on."""
+        """End the last look: the next row shows more. A probe ends none, because it shows only that time passes."""
         if self._look is not None:
             look, self._look = self._look, None
             self.looks.append(Look(len(self.rows), f"broker-{look['broker']}", look["timestamp_ms"], look["groups"]))
 
     def trouble(self) -> list[str]:
-        """Return what Kafka's runtime complained of that no life should bring about: the driver is wrong then."""
+        """Return errors of Kafka's runtime that no life should cause: they show a fault of the driver."""
         errors = [row["message"] for row in self.log if row["level"] == "ERROR"]
         return [message for message in errors if not any(known in message for known in USUAL_ERRORS)]
 

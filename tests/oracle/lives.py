@@ -1,7 +1,7 @@
 """Random lives on Kafka's own coordinator: `python -m tests.oracle.lives --kinds classic,static+moves --count 1000`.
 
-Prints every life that monitor and coordinator see differently, with what differs, and the numbers; exit 1 if there is
-one. A life is had again by its name: `python -m tests.oracle.story KIND/SEED`, and made small by `…shrink KIND/SEED`.
+Prints every life that monitor and coordinator see differently, what differs, and the totals. Exits with 1 if there is
+such a life. `python -m tests.oracle.story KIND/SEED` prints a life again, and `…shrink KIND/SEED` makes it smaller.
 """
 
 import argparse
@@ -24,18 +24,18 @@ from tests.oracle.kinds import ALL_KINDS, draw
 
 PROGRESS_EVERY = 500
 SHOWN = 6
-"""Of a life's disagreements."""
+"""How many of a life's disagreements are printed."""
 
 
 @dataclass
 class Played:
-    """What came of a life."""
+    """The result of a life."""
 
     name: str
     virtual_ms: int
     rows: int
     metadata: bool
-    """Whether the brokers are asked who leads."""
+    """Whether brokers are asked for metadata, which names the coordinator."""
     compared: Counter[str]
     wrong: list[str] = field(default_factory=list)
     sorts: Counter[str] = field(default_factory=Counter)
@@ -43,7 +43,7 @@ class Played:
 
 
 def end_with_parent() -> None:
-    """Let a process end when its parent does, however: a worker would wait for work for ever, and so would its Java."""
+    """End this process when its parent ends, however it ends: else a worker and its Java would wait for ever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         sentinel = parent.sentinel
@@ -51,7 +51,7 @@ def end_with_parent() -> None:
 
 
 class _Worker:
-    """One process's driver."""
+    """The driver of one worker process."""
 
     driver: Driver
 
@@ -74,7 +74,7 @@ class _Worker:
 
 
 def play(names: list[tuple[str, int]], processes: int) -> Iterator[Played]:
-    """Play and judge lives, one driver a process."""
+    """Play and judge lives, with one driver per process."""
     with ProcessPoolExecutor(processes, initializer=_Worker.start, initargs=(classes(),)) as pool:
         kinds, seeds = zip(*names, strict=True)
         yield from pool.map(_Worker.play, kinds, seeds, chunksize=min(10, 1 + len(names) // processes))
@@ -108,7 +108,7 @@ def main() -> int:
 
 
 def summary(lives: list[Played], took_s: float, processes: int) -> str:
-    """Tell in numbers what was played, how fast, and what came of it."""
+    """Return the numbers: what was played, how fast, and with what result."""
     compared, sorts, listed = Counter[str](), Counter[str](), Counter[str]()
     for life in lives:
         compared += life.compared
@@ -128,7 +128,7 @@ def summary(lives: list[Played], took_s: float, processes: int) -> str:
 
 
 def _by_fault(lives: list[Played]) -> Iterator[str]:
-    """Yield a table of what befell the cluster: lives, removals that both name, wrong lives by who leads is asked."""
+    """Yield a table by fault: lives, removals that both sides have, and wrong lives with and without metadata."""
     yield "\n| fault | lives | removals | wrong with metadata | wrong without |\n| --- | ---: | ---: | ---: | ---: |"
     faults = [life.name.partition("/")[0].partition("+")[2] or "none" for life in lives]
     for fault in dict.fromkeys(sorted(faults)):

@@ -1,4 +1,4 @@
-"""The monitor, reading a life as the job would: batch by batch, with a dump and a restore between two batches."""
+"""The monitor, which reads a life as the job would: in batches, with a dump and a restore between two of them."""
 
 import re
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ WITHOUT_BROKER = (RecordRead, OffsetCommitted, ClientWord)
 
 @dataclass
 class Monitor:
-    """A shard, fed with rows."""
+    """A shard that is fed with rows."""
 
     settings: ShardSettings
     outputs: list[dict[str, Any]] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Monitor:
         self._probes: dict[int, Tick] = {}
 
     def read(self, rows: Iterable[SourceRow], *, final: bool = False, wall_ms: int | None = None) -> None:
-        """Apply a batch. ``final``: the last one. ``wall_ms``: when it is, for the monitor."""
+        """Apply a batch. ``final``: it is the last one. ``wall_ms``: the time on the monitor's clock."""
         events: list[Event] = []
         for row in rows:
             if row.source == CLUSTER:
@@ -60,7 +60,7 @@ class Monitor:
         self.outputs += [{**output, "seq": count + output["seq"]} for output in said]
 
     def _read(self, row: SourceRow) -> list[Event] | RejectedRow:
-        """Read a row. Many are probes: of each broker the first is read in full, the others differ in three fields."""
+        """Read a row. Many rows are probes: the first of each broker is parsed, the others differ in three fields."""
         number = PROBE.search(row.value or b"")
         known = self._probes.get(row.partition)
         if number is None or known is None or known.connection.encode() not in (row.value or b""):
@@ -71,18 +71,18 @@ class Monitor:
         return [known._replace(order_ms=row.timestamp_ms, offset=row.offset, probe=int(number[1]))]
 
     def restart(self) -> None:
-        """Go through a dump and a restore."""
+        """Dump the state and restore it."""
         self.shard = Shard.restore(0, self.settings, self.shard.dump())
 
     @property
     def is_up_to_date(self) -> bool:
-        """Whether all that was read has been applied. Probes of the brokers that are ahead tell nothing of groups."""
+        """Whether all that was read has been applied. Probes may wait for other brokers: they concern no group."""
         memory = self.shard.memory
         held = any(not isinstance(event, Tick) for event in memory.held)
         return not held and not memory.held_heartbeats.length and not memory.held_commits
 
     def knows_coordinator(self, broker: str) -> bool:
-        """Tell whether the monitor has seen that a broker is the coordinator, and that it has loaded the groups."""
+        """Tell whether the monitor knows that a broker is the coordinator and has loaded the groups."""
         return self.shard.clock.coordinator == broker and not self.shard.clock.waiting
 
     def replica(self, group: str) -> GroupReplica:
@@ -96,13 +96,13 @@ class Monitor:
         return None if session is None else session.end_ms
 
     def unheard_since_restart(self, group: str, member_id: str) -> bool:
-        """Tell whether a member was not heard since its coordinator paused, moved or restarted."""
+        """Tell whether nothing was heard of a member since its coordinator paused, moved or restarted."""
         return bool(unheard_since(self.replica(group).members[member_id], self.shard.clock.timer_resets))
 
     def views(self) -> dict[str, dict[str, Any]]:
-        """Return the group objects by group."""
+        """Return the group objects by the group's name."""
         return {str(view["group"]): view for view in self.shard.views()}
 
     def incidents(self) -> list[dict[str, Any]]:
-        """Return what `replay` prints of incidents."""
+        """Return the incidents as `replay` prints them."""
         return [to_contract(transition) for transition in _transitions(read_outputs(self.outputs), self.settings)]

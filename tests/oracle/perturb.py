@@ -1,4 +1,4 @@
-"""Telemetry as it comes in bad times: what a life's lines become on their way. The records stay as they are.
+"""Faults of telemetry: how a life's lines are lost, delayed, doubled or misdated. The records stay as they are.
 
 A perturbation takes a life's rows and returns them with the instant at which each can be read. A line that is lost
 leaves no gap in the offsets: it never reached its topic.
@@ -18,7 +18,7 @@ LEAVES = (b'"requestApiKeyName":"LEAVE_GROUP"', b'"memberEpoch":-1', b'"memberEp
 JOINS = (b'"requestApiKeyName":"JOIN_GROUP"',)
 CONNECTION = re.compile(rb'"connection":"[^"-]*:(?P<port>\d+)-[^"-]*:(?P<client>\d+)-')
 PROBE_MS = 500
-"""No life is without a line for longer: the probe makes one this often."""
+"""The probe causes a line this often, so no life is without one for longer."""
 SYNCS = (b'"requestApiKeyName":"SYNC_GROUP"',)
 
 
@@ -48,7 +48,7 @@ def arrivals(rows: list[SourceRow], how: Perturbation, seed: str) -> list[Arriva
 
 
 def as_played(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
-    """Lose nothing, and keep the order. If a broker's clock steps between two rows, no time has passed."""
+    """Lose nothing and keep the order. A step of a broker's clock between two rows counts as no time."""
     at_ms = before_ms = rows[0].timestamp_ms
     for row in rows:
         passed_ms, before_ms = row.timestamp_ms - before_ms, row.timestamp_ms
@@ -57,7 +57,7 @@ def as_played(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
 
 
 def lost(share: float) -> Perturbation:
-    """Lose lines one by one."""
+    """Lose single lines at random."""
 
     def perturb(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
         for row in rows:
@@ -68,7 +68,7 @@ def lost(share: float) -> Perturbation:
 
 
 def lost_in_bursts(share: float) -> Perturbation:
-    """Lose all lines of 0.3 to 2 s, as often as makes this share of the time."""
+    """Lose all lines in bursts of 0.3 to 2 s, which add up to this share of the time."""
 
     def perturb(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
         begins_ms = ends_ms = rows[0].timestamp_ms
@@ -83,7 +83,7 @@ def lost_in_bursts(share: float) -> Perturbation:
 
 
 def ended_ms(rows: list[SourceRow], came: list[Arrival]) -> int:
-    """Return when the last line was written that never came, or came a second time: telemetry is good since."""
+    """Return when the fault ended: when the last lost line was written, or the last late or repeated line came."""
     first_ms = rows[0].timestamp_ms
     missing = Counter(map(_line, rows)) - Counter(_line(arrival.row) for arrival in came)
     again_ms = [at_ms for at_ms, row in came if row.source == TELEMETRY and at_ms > row.timestamp_ms]
@@ -95,7 +95,7 @@ def _line(row: SourceRow) -> tuple[int, bytes | None, bytes | None]:
 
 
 def off(for_ms: int) -> Perturbation:
-    """Lose everything for a while, somewhere between a life's first and last quarter."""
+    """Lose all lines for a while, from an instant in the second quarter of a life."""
 
     def perturb(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
         begins_ms = _within(rows, chance)
@@ -107,7 +107,7 @@ def off(for_ms: int) -> Perturbation:
 
 
 def one_broker_off(for_ms: int) -> Perturbation:
-    """Lose all lines of one of several brokers for a while: its shipper or its appender hangs."""
+    """Lose all lines of one of several brokers for a while, as if its shipper or its appender hung."""
 
     def perturb(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
         begins_ms = _within(rows, chance)
@@ -127,7 +127,7 @@ def _within(rows: list[SourceRow], chance: Random) -> int:
 
 
 def every_second_heartbeat(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
-    """Keep of each connection's heartbeats one in two: the broker's logger is sampled."""
+    """Keep every second heartbeat of each connection, as if the broker's logger sampled."""
     seen = Counter[bytes]()
     for row in rows:
         value = row.value or b""
@@ -140,7 +140,7 @@ def every_second_heartbeat(rows: list[SourceRow], _: Random) -> Iterator[Arrival
 
 
 def without(words: tuple[bytes, ...]) -> Perturbation:
-    """Lose all lines of a kind, as a filter of the logger would."""
+    """Lose all lines of a kind, as with a filter on the logger."""
 
     def perturb(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
         for row in rows:
@@ -157,7 +157,7 @@ def without_probe(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
 
 
 def sent_again(after_ms: int, window_ms: int = 30_000) -> Perturbation:
-    """Send 30 s of lines a second time, some time later, with new offsets: a shipper that starts again."""
+    """Send the lines of 30 s again some time later, with new offsets, as a shipper does that restarts."""
 
     def perturb(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
         begins_ms = _within(rows, chance)
@@ -180,7 +180,7 @@ def late(by_ms: int) -> Perturbation:
 
 
 def dated(instant: Callable[[int, Random], int]) -> Perturbation:
-    """Give lines another instant than that at which the broker wrote them, as its shipper may."""
+    """Give lines another timestamp than the one at which the broker wrote them, as a shipper may."""
 
     def perturb(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
         for row in rows:
@@ -191,18 +191,18 @@ def dated(instant: Callable[[int, Random], int]) -> Perturbation:
 
 
 def flushed(every_ms: int) -> Perturbation:
-    """Date lines when a shipper that keeps no dates sends its buffer."""
+    """Date lines at the instant when a shipper that keeps no dates sends its buffer."""
     return dated(lambda at_ms, _: at_ms + -at_ms % every_ms)
 
 
 def without_key(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
-    """Lose the record keys, which name the broker: its address does."""
+    """Drop the record keys, which name the broker: only its address identifies it then."""
     for row in rows:
         yield Arrival(row.timestamp_ms, row._replace(key=None) if row.source == TELEMETRY else row)
 
 
 def at_two_listeners(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
-    """Lose the record keys, and let every second client come through another listener: one broker has two addresses."""
+    """Drop the record keys, and move every second client to another listener: one broker then has two addresses."""
     for at_ms, row in without_key(rows, _):
         found = CONNECTION.search(row.value or b"") if row.source == TELEMETRY else None
         if found is not None and int(found["client"]) % 2:
@@ -212,7 +212,7 @@ def at_two_listeners(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
 
 
 def in_the_middle(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
-    """Begin to record telemetry only now; the records of before are there."""
+    """Lose all lines from before an instant, as if telemetry started then. The earlier records are there."""
     begins_ms = _within(rows, chance)
     for row in rows:
         if row.source != TELEMETRY or row.timestamp_ms >= begins_ms:
@@ -258,7 +258,7 @@ ENDING = (
     "off for 10 min",
     "30 s sent again after an hour",
 )
-"""Of these the fault ends well before the life does."""
+"""Faults that end well before the life does."""
 
 OF_SEVERAL_BROKERS: dict[str, Perturbation] = {
     "as played": as_played,

@@ -1,7 +1,7 @@
-"""What a life consists of before it is played: who is there, what befalls them when. Plain data, so that it can shrink.
+"""Plans of lives: which clients there are, and what happens to them when. Plain data, so that it can be shrunk.
 
-The driver (`java/oracle/Plan.java`) reads a plan as a line of JSON and plays it; the same plan gives the same life, and
-a life from which somebody is left out goes on as it did for the others.
+The driver (`java/oracle/Plan.java`) reads a plan as a line of JSON and plays it. The same plan gives the same life. If
+a client is left out, the life stays the same for the others.
 """
 
 import json
@@ -21,21 +21,21 @@ class Ranges:
     network: Range = (100, 2_000)
     """Between a client and a broker, one way."""
     queue: Range = (20, 300)
-    """From a request's arrival to the thread that handles it."""
+    """From a request's arrival until a thread handles it."""
     local: Range = (30, 200)
     respond: Range = (10, 100)
-    """From an answer to the thread that sends it."""
+    """From an answer until a thread sends it."""
     send: Range = (20, 300)
     replicate: Range = (0, 0)
-    """From a write to the high watermark; 0: there is one replica."""
+    """From a write until the high watermark covers it; 0: there is one replica."""
     load: Range = (1_000, 20_000)
     ship: Range = (1_000, 25_000)
-    """From a line to the telemetry topic."""
+    """From a line until it is in the telemetry topic."""
 
 
 @dataclass(frozen=True)
 class Client:
-    """A client application: what it is at each of its starts. ``version``: of JoinGroup or of its heartbeat."""
+    """A client application, as it is at each start. ``version``: of JoinGroup or of its heartbeat."""
 
     name: str
     protocol: str
@@ -45,7 +45,7 @@ class Client:
     instance: str | None = None
     version: int = 9
     library: str = "java"
-    """"java", "librdkafka", "kafka-python" or "streams" (which does not leave): how it leaves."""
+    """How it leaves: "java", "librdkafka", "kafka-python" or "streams" (which does not leave)."""
     session_ms: int = 10_000
     rebalance_ms: int = 30_000
     heartbeat_ms: int = 3_000
@@ -59,7 +59,7 @@ class Client:
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happens to a client (by name) or a broker (by number; None: who coordinates)."""
+    """Something that happens to a client (by name) or a broker (by number; None: the coordinator)."""
 
     at_ms: int
     do: str
@@ -72,7 +72,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Plan:
-    """A life as it is to be played. Milliseconds count from its start."""
+    """A life before it is played. Milliseconds count from its start."""
 
     seed: int
     kind: str
@@ -80,13 +80,13 @@ class Plan:
     clients: tuple[Client, ...]
     events: tuple[Event, ...]
     clock_offsets_ms: tuple[int, ...] = (0,)
-    """How far each broker's clock is ahead; as many as there are brokers. Broker 1 coordinates first."""
+    """How far each broker's clock is ahead, one number for each broker. Broker 1 is the first coordinator."""
     config: dict[str, str] = field(default_factory=dict)
     group_config: dict[str, dict[str, str]] = field(default_factory=dict)
     ranges: Ranges = field(default_factory=Ranges)
     topics: dict[str, int] = field(default_factory=lambda: {"t": 4, "u": 2})
     metadata_ms: int = 5_000
-    """Between two questions who leads; 0: nobody asks, and the monitor goes by answers alone."""
+    """Between two metadata requests (who leads?); 0: nobody asks, and the monitor has only the answers to clients."""
     start_ms: int = START_MS
 
     def as_line(self) -> str:
@@ -98,7 +98,7 @@ class Plan:
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> "Plan":
-        """Return the plan that ``dataclasses.asdict`` took apart."""
+        """Return the plan from the dict that ``dataclasses.asdict`` made of it."""
         clients = tuple(Client(**{k: _tuple(v) for k, v in client.items()}) for client in fields["clients"])
         events = tuple(Event(**event) for event in fields["events"])
         ranges = Ranges(**{k: _tuple(v) for k, v in fields["ranges"].items()})

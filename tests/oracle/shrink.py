@@ -2,9 +2,9 @@
 
 python -m tests.oracle.shrink KIND/SEED [--sort WHAT/RULE] [--keep NAME]
 
-Leaves out clients, what befalls them, and time, as long as monitor and coordinator go on to disagree in the same way;
-prints the story that is left. ``--sort``: in which way, as missing/session-expired; else the first. ``--keep``: writes
-it to tests/fixtures/lives, where `test_kept_lives.py` judges it.
+Leaves out clients, faults and time as long as monitor and coordinator disagree in the same way, and prints the story
+that is left. ``--sort``: the disagreement to keep, as missing/session-expired; the first by default. ``--keep``: write
+the life to tests/fixtures/lives, where `test_kept_lives.py` judges it.
 """
 
 import argparse
@@ -21,20 +21,20 @@ from tests.oracle.life import Life
 from tests.oracle.plans import Plan, Ranges
 
 SOON_MS = 100
-"""After the start of a life: when something befalls somebody first."""
+"""How soon after the start of a life the first event happens."""
 
 Sort = tuple[str, str]
 
 
 def sorts(life: Life) -> list[Sort]:
-    """Return in which ways monitor and coordinator disagree, each once, the first first."""
+    """Return the ways in which monitor and coordinator disagree, each once, in order."""
     return list(dict.fromkeys((each.what, each.rule) for each in judge(life).disagreements))
 
 
 def shrink(plan: Plan, sorts_of: Callable[[Plan], Collection[Sort]], wanted: Sort | None = None) -> Plan:
-    """Return the smallest plan found that is wrong in the wanted way, else in the way that this one is first.
+    """Return the smallest plan found that is wrong in the wanted way, by default in the first way of the given plan.
 
-    ValueError where it is not.
+    Raise ValueError if the plan is not wrong in that way.
     """
     sort = next((sort for sort in sorts_of(plan) if wanted in (None, sort)), None)
     if sort is None:
@@ -52,7 +52,7 @@ def shrink(plan: Plan, sorts_of: Callable[[Plan], Collection[Sort]], wanted: Sor
 
 
 def _first_wins(plan: Plan, candidates: Callable[[Plan], Iterator[Plan]], wrong: Callable[[Plan], bool]) -> Plan:
-    """Take the first smaller plan that is still wrong, again and again, until there is none."""
+    """Take the first smaller plan that is still wrong, and repeat until there is none."""
     while True:
         for smaller in candidates(plan):
             if smaller != plan and wrong(smaller):

@@ -23,7 +23,7 @@ LEFT_OUT = {
 
 
 def lines(life: Life) -> list[Line]:
-    """Return instants since the life's start, and what happened then."""
+    """Return what happened, each with the time since the life's start."""
     start_ms = life.plan.start_ms
     told = [(event.at_ms, f"PLAN    {event.do} {event.who} {event.args or ''}") for event in life.plan.events]
     told += [(row["timestamp_ms"] - start_ms, f"LOG {row['broker']}   {_plain(row['message'])}") for row in life.log]
@@ -33,7 +33,7 @@ def lines(life: Life) -> list[Line]:
 
 
 def _without_repetition(told: list[Line]) -> list[Line]:
-    """Leave out what metadata says again and again."""
+    """Leave out metadata that says the same as before."""
     kept, before = [], ""
     for line in told:
         if not line[1].startswith(METADATA) or line[1] != before:

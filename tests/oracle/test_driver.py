@@ -1,4 +1,4 @@
-"""The driver is honest and repeatable: what the oracle rests on."""
+"""The driver behaves like Kafka and is repeatable: the oracle relies on both."""
 
 import json
 from dataclasses import replace
@@ -29,7 +29,7 @@ def plan(until_ms, *events, clients=ALONE, **more):
 
 
 def answers(life, api):
-    """The lines of one api: (when it was written, the line)."""
+    """Return the lines of one API, each with the time at which it was written."""
     lines = [(row.timestamp_ms - life.plan.start_ms, row.value) for row in life.rows if row.source == "telemetry"]
     parsed = [(at_ms, json.loads(value.partition(b":")[2])) for at_ms, value in lines]
     return [(at_ms, line) for at_ms, line in parsed if line["requestHeader"]["requestApiKeyName"] == api]

@@ -1,27 +1,28 @@
-"""What of an instant or an interval that is told is close enough to when a member was removed."""
+"""How close a reported instant or interval has to be to a member's removal."""
 
 import pytest
 
 from tests.oracle.judge import _Doubts
 
 LONG, SHORT, MOVE = _Doubts([], [(20_000, 50_000)]), _Doubts([], [(20_000, 21_500)]), _Doubts([20_000], [])
-# what befell the coordinator, when the member was removed, when it is told to be -> whether that will do
+# what happened to the coordinator, when the member was removed, when it is reported to be -> whether that is near
+# enough
 INSTANTS = [
     (SHORT, 30_000, 30_900, True),
     (SHORT, 30_000, 31_100, False),
     (SHORT, 21_500, 20_100, True),  # due in the pause, it ran as the coordinator woke
     (SHORT, 21_500, 18_900, False),
-    (SHORT, 21_500, 22_600, False),  # nothing tells of it after it has run
+    (SHORT, 21_500, 22_600, False),  # a deadline is never after its timer has run
     (SHORT, 19_500, 18_400, False),  # it ran before the pause, in time
-    (LONG, 50_000, 48_900, False),  # a pause that is told from a busy coordinator
+    (LONG, 50_000, 48_900, False),  # a pause that is long enough to be told from a busy coordinator
     (MOVE, 30_000, 32_900, True),
     (MOVE, 41_000, 43_900, False),
 ]
-# what befell the coordinator, when the member was removed, the interval that is told -> whether that will do
+# what happened to the coordinator, when the member was removed, the reported interval -> whether that is acceptable
 INTERVALS = [
     (LONG, 20_100, (20_300, 50_200), True),
     (LONG, 50_000, (20_300, 50_200), True),
-    (LONG, 35_000, (20_300, 50_200), False),  # no timer runs while it sleeps
+    (LONG, 35_000, (20_300, 50_200), False),  # no timer runs in a pause
     (LONG, 50_000, (15_000, 50_200), False),  # wider than the pause
     (LONG, 50_000, (20_300, 60_000), False),
     (LONG, 80_000, (70_000, 90_000), False),

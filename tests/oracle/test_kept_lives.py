@@ -1,4 +1,4 @@
-"""Lives that were once judged wrong, kept as files: they need no Java, and every change of the model meets them."""
+"""Lives that were once judged wrong, kept as files: they need no Java, and every change of the model is run on them."""
 
 import pytest
 
@@ -15,7 +15,7 @@ LISTED = {
     "emptied-by-a-coordinator-unseen-as-one-left-another": "a leave sent to a deposed coordinator",
     "emptied-unseen-after-a-leave-to-a-deposed-coordinator": "a leave sent to a deposed coordinator",
 }
-"""What else nobody can decide in a life: of other members than the one that was judged wrong."""
+"""Another class that occurs in a life: it is of other members than the one that was judged wrong."""
 
 
 @pytest.mark.parametrize("path", KEPT, ids=[path.name.partition(".")[0] for path in KEPT])

@@ -1,6 +1,6 @@
-"""The monitor reads random lives that Kafka's own coordinator played, and says of each what its log says.
+"""The monitor reads random lives that Kafka's own coordinator played, and agrees with the coordinator's log.
 
-`make lives` plays as many as one likes; these are some of each kind, always the same: a thousand in all.
+`make lives` plays as many as you like; these are some of each kind, always the same: a thousand in all.
 """
 
 import subprocess
@@ -40,7 +40,7 @@ def test_monitor_and_coordinator_agree_on_every_removal_and_at_every_quiet_momen
 @pytest.mark.parametrize(
     ("kind", "seed"),
     [
-        ("mixed", 9701622),  # a JoinGroup that a failed conversion answers 27 had replaced a static member
+        ("mixed", 9701622),  # a JoinGroup replaced a static member, and was answered 27 because the conversion failed
         ("static+stalls", 9702547),  # a fenced member's second request hid that its JoinGroup had been pending
         ("regex+stalls", 9701977),  # a heartbeat that waited was answered 0 as the stall ended
     ],
@@ -66,4 +66,4 @@ def test_workers_end_when_their_parent_is_killed():
     ) as parent:
         assert parent.stdout.readline().strip().isdigit()
         parent.kill()
-        assert parent.stdout.read() == ""  # to its end, which comes when the worker has ended too
+        assert parent.stdout.read() == ""  # up to the end of the file, which comes when the worker has ended too

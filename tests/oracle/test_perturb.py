@@ -1,4 +1,4 @@
-"""What becomes of rows on their way is what the perturbation's name says, and the same each time."""
+"""Each perturbation does what its name says, and the same each time."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def test_records_stay_as_they_are_and_lines_are_numbered_as_their_topic_would(ro
     assert [a.row.offset for a in lines(came)] == list(range(len(lines(came))))
 
 
-# how many of 480 lines and more (two a second are the probe's) there are, at least and at most
+# the least and the most lines that are left of some 480 (two a second are the probe's)
 LEFT = {
     "as played": (481, 481),
     "5 % of lines lost": (440, 475),

@@ -1,7 +1,8 @@
 """Our decoder against Kafka's own generated classes and JSON converters, on random, damaged and hostile records.
 
-`RecordOracle.java` makes the records, from a seed, and says what Kafka makes of them. Skipped, with the reason, where
-the broker's jars or a Java that compiles are missing. By hand, for more: `ORACLE_SEED=7 ORACLE_COUNT=2000 pytest …`.
+`RecordOracle.java` makes the records from a seed and says how Kafka decodes them. The tests are skipped, with the
+reason, if the broker's jars or a Java that can compile are missing. To try more by hand: `ORACLE_SEED=7
+ORACLE_COUNT=2000 pytest …`.
 """
 
 import itertools
@@ -52,7 +53,7 @@ def oracle(java: str, *arguments: str, stdin: str = "") -> str:
 
 
 def assert_agreement(rows: str) -> set[tuple[int, int]]:
-    """Our command says of every row what Kafka says; answers the (type, version) pairs that were decoded."""
+    """Check that our command says of every row what Kafka says; return the (type, version) pairs that were decoded."""
     answers = CliRunner().invoke(decode_command, input=rows.encode()).stdout_bytes.decode().splitlines()
     decoded = set()
     for row, answer in zip(map(json.loads, rows.splitlines()), map(json.loads, answers), strict=True):
@@ -99,7 +100,7 @@ def test_the_kept_answers_are_the_oracles(java):
 
 
 def test_subscriptions_and_assignments(java):
-    """What Kafka reads we read alike; what it cannot read is None, or topics read as version 0."""
+    """We read what Kafka reads, in the same way; what it cannot read is None, or topics read as version 0."""
     for row in map(json.loads, oracle(java, SEED, COUNT, "blobs").splitlines()):
         blob, expected = bytes.fromhex(row["blob"]), row["expected"]
         if row["kind"] == "assignment":

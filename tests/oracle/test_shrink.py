@@ -1,4 +1,4 @@
-"""The shrinker keeps what makes a life wrong, and nothing else. No coordinator is needed to see that."""
+"""The shrinker keeps what makes a life wrong, and nothing else. This needs no coordinator."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def test_a_life_that_is_right_is_not_shrunk():
 
 
 def test_a_life_is_shrunk_in_the_way_that_is_wanted():
-    """Of two: one takes two that are killed, the other any client at all."""
+    """The life is wrong in two ways: one needs two killed clients, the other any client at all."""
 
     def wrong(plan):
         return [*wrong_if_two_are_killed(plan), *([("off", "session-expired")] if plan.clients else [])]

@@ -1,4 +1,4 @@
-"""Telemetry that is lost, late or doubled accuses nobody falsely: some lives, always the same."""
+"""Telemetry that is lost, late or doubled causes no false report: some lives, always the same."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def lives():
         return [driver.play(draw(kind, seed)) for kind in KINDS.split(",") for seed in SEEDS]
 
 
-# lives in which somebody was accused falsely once, and how their telemetry is bad
+# lives that once had a false report, and what was wrong with their telemetry
 ONCE_FALSE = (
     ("static", 10, "heartbeat lines lost"),
     ("cooperative", 17, "heartbeat lines lost"),
@@ -47,8 +47,8 @@ def test_verdicts_are_as_without_the_fault_two_session_timeouts_after_its_end(li
 
 
 @pytest.fixture(scope="module")
-def moves(lives):  # which skips where none can be played
-    """In consumer-static+moves/4 a member that left was once told as expired: its coordinator's lines were lost."""
+def moves(lives):  # which skips if no life can be played
+    """In consumer-static+moves/4 a member that left was once reported as expired: its coordinator's lines were lost."""
     with Driver() as driver:
         return [driver.play(draw(f"{kind}+moves", seed)) for kind in KINDS.split(",") for seed in (1, 4)]
 
@@ -61,7 +61,7 @@ def test_nobody_is_accused_falsely_though_one_of_several_brokers_is_off(moves, n
 
 
 @pytest.fixture(scope="module")
-def long_lives(lives):  # which skips where none can be played
+def long_lives(lives):  # which skips if no life can be played
     with Driver() as driver:
         return [driver.play(draw(kind, 1, LONG_MS)) for kind in ("classic", "consumer-static")]
 

@@ -1,4 +1,4 @@
-"""What is counted apart: each class takes what belongs to it, and nothing beside it."""
+"""The classes of undecidable disagreements: each takes what belongs to it, and nothing else."""
 
 import json
 
@@ -16,10 +16,10 @@ DIED, LEFT = "a join phase that died with its coordinator", "a leave sent to a d
 
 
 def life(*lines, protocol="classic", metadata_ms=5_000, loads=(), named=(), logged=(), paused=(), instance=None):
-    """A life of lines ``(at_ms, broker, member id, api, error)``, and how long it waited where it did.
+    """Return a life with lines ``(at_ms, broker, member id, api, error)``, and how long the request waited if it did.
 
-    ``loads``: ``(at_ms, broker)``; ``named``: ``(at_ms, number of who leads)``; ``logged``: more of the brokers' logs;
-    ``paused``: from when to when the coordinator stood still. ``instance``: of all members.
+    ``loads``: ``(at_ms, broker)``; ``named``: ``(at_ms, number of the leader)``; ``logged``: more of the brokers' logs;
+    ``paused``: from when to when the coordinator was paused; ``instance``: the instance id of all members.
     """
     rows = [
         {
@@ -64,7 +64,7 @@ def life(*lines, protocol="classic", metadata_ms=5_000, loads=(), named=(), logg
 HEARD = (10_000, "broker-1", "m", "HEARTBEAT", 0)
 JOINED = (30_000, "broker-2", "n", "JOIN_GROUP", 0)
 MOVED = ((0, "broker-1"), (12_000, "broker-2"))
-# the life -> the class of the removal of m, which nobody told
+# the life -> the class of m's removal, which is not reported
 MISSING = {
     "a phase that nothing ended": (life(HEARD), CUT),
     "a phase that a JoinGroup ended": (life(HEARD, (30_000, "broker-1", "n", "JOIN_GROUP", 0)), None),
@@ -182,7 +182,7 @@ def test_an_unknown_cause_hangs_on_a_move(name):
     assert class_of(played, "unknown", "session-expired", "m", AT_MS, None) == expected
 
 
-# what of a heartbeat since m has joined was answered -> whether a filter that hides all of them looks the same
+# how a heartbeat was answered since m joined -> whether a filter that hides all heartbeats looks the same
 @pytest.mark.parametrize(("error", "listed"), [(25, True), (0, False), (27, False)])
 def test_an_unknown_cause_of_a_member_never_heard_is_listed_if_nobody_was(error, listed):
     played = life((10_000, "broker-2", "m", "JOIN_GROUP", 0), (12_000, "broker-2", "n", "HEARTBEAT", error))

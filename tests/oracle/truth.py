@@ -1,8 +1,8 @@
 """What the monitor says when its telemetry is bad: `python -m tests.oracle.truth --count 20`.
 
 Plays lives on Kafka's own coordinator, perturbs what the monitor reads of each (`perturb.py`), and counts what it says
-of members that were removed for a timeout. `docs/truth.md` has the table. Where a fault ends, it counts what is not
-true of removals more than two session timeouts after its end.
+about members that were removed for a timeout. `docs/truth.md` has the table. If a fault ends, it also counts verdicts
+that are not true among removals more than two session timeouts after that end.
 """
 
 import argparse
@@ -40,7 +40,7 @@ OF = {"missing": "missed", "cause": "wrong cause", "off": "off", "extra": "false
 
 
 class _Worker:
-    """One process's driver."""
+    """The driver of one worker process."""
 
     driver: Driver
 
@@ -58,7 +58,7 @@ class _Worker:
 
 
 def count(life: Life, name: str) -> tuple[Counter[str], list[str]]:
-    """Count what the monitor says of a life whose telemetry is perturbed; and list what of it is wrong."""
+    """Count what the monitor says about a life with perturbed telemetry, and list what is wrong."""
     came = arrivals(
         life.rows,
         (PERTURBATIONS | OF_LONG_LIVES | OF_SEVERAL_BROKERS)[name],

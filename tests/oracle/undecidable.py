@@ -20,11 +20,11 @@ MOVE_IS_RECENT_MS = 20_000
 REFUSED = tuple(b'"errorCode":%d' % error for error in sorted(REFUSALS))
 SAME_INSTANT_MS = 2
 WOKE_MS = 1_000
-"""How long after a pause a timer may run that was due in it."""
+"""How long after the end of a pause a timer may run that was due in it."""
 SHIPPED_MS = 50
-"""Between a line's own instant and the one at which it is shipped."""
+"""The tolerance between a line's own time and the time at which it is shipped."""
 HELD_MS = 100
-"""A request that is refused for another coordinator's sake is answered sooner."""
+"""A request that is refused because another broker coordinates is answered sooner."""
 TRAILING_MS = 2_000
 PHASES = ("rebalance", "generation", "empty", "coordinator-unloaded")
 JOIN_GROUP = b'"requestApiKeyName":"JOIN_GROUP"'
@@ -33,7 +33,7 @@ HEARTBEAT = b'HEARTBEAT"'
 ACCEPTED = b'"errorCode":0'
 
 Removal = tuple[str, str, str, int, int | None]
-"""What differs, the rule by the log, the member id, when it was removed by the log, and when by the monitor."""
+"""What differs, the rule in the log, the member id, the instant of the removal in the log, and that of the monitor."""
 
 
 def class_of(life: Life, what: str, rule: str, member_id: str, truth_ms: int | None, told_ms: int | None) -> str | None:
@@ -45,9 +45,9 @@ def class_of(life: Life, what: str, rule: str, member_id: str, truth_ms: int | N
 
 
 def _phase_goes_on(life: Life, removal: Removal) -> bool:
-    """A classic member that went in a join phase which the life's end cut off: no answer, no record told of it in time.
+    """A classic member expired in a join phase that the life's end cut off: no answer and no record showed it in time.
 
-    What tells of it a moment before the end is not judged any more: a leave may trail.
+    What shows it only in the last two seconds does not count: a late LeaveGroup line may explain the removal.
     """
     what, _, member_id, at_ms, _ = removal
     classic = what == MISSING and any(client.protocol == "classic" for client in life.plan.clients)
@@ -65,9 +65,9 @@ def _ends_a_phase(row: SourceRow, member_id: str) -> bool:
 
 
 def _never_announced(life: Life, removal: Removal) -> bool:
-    """A newcomer that was removed before any record or accepted answer had named it: known by its id given out (79).
+    """A newcomer was removed before any record or accepted answer named it: only an answer 79 had given out its id.
 
-    It is missed, or told with an unknown cause.
+    It is missed, or reported with an unknown cause.
     """
     what, _, member_id, at_ms, _ = removal
     before = (row for row in life.rows if row.timestamp_ms <= at_ms)
@@ -82,9 +82,9 @@ def _announces(row: SourceRow, member_id: bytes) -> bool:
 
 
 def _unseen_coordinator(life: Life, removal: Removal) -> bool:
-    """Without metadata: removed by a coordinator that answered nobody as such from its load on until long after.
+    """Without metadata: the coordinator that removed the member answered nobody from its load until long after.
 
-    Any broker answers 14, 15 or 16, also at the end of a write that timed out.
+    Answers 14, 15 and 16 do not count: any broker gives them, also when a write has timed out.
     """
     what, _, member_id, at_ms, _ = removal
     if what != MISSING or life.plan.metadata_ms:
@@ -99,11 +99,11 @@ def _unseen_coordinator(life: Life, removal: Removal) -> bool:
 
 
 def _overlapping_coordinators(life: Life, removal: Removal) -> bool:
-    """Told with an unknown cause, shortly after a move that nothing dates.
+    """The removal is reported with an unknown cause, shortly after a move whose time is not known.
 
-    The new coordinator started all session timers as it loaded the groups. Its predecessor answered until after that,
-    or nobody asks who leads, or the brokers that were asked did not know it yet. So whether a session had ended, or the
-    member was waited for in vain, or had left, depends on an instant that no line and no record tells.
+    The new coordinator started all session timers when it loaded the groups. Its predecessor answered until after that,
+    or nobody asks who leads, or the brokers that were asked did not know it yet. The time of the load decides whether a
+    session had ended, or the member had missed a join phase, or had left; no line and no record shows it.
     """
     what, _, _, at_ms, _ = removal
     loads = [event for event in life.truth if event.kind == "coordinator-loaded" and event.at_ms <= at_ms]
@@ -118,10 +118,10 @@ def _overlapping_coordinators(life: Life, removal: Removal) -> bool:
 
 
 def _expired_or_replaced(life: Life, removal: Removal) -> bool:
-    """A static member that came back shortly after a move that nothing dates: it was replaced, or had expired before.
+    """A static member came back shortly after a move whose time is not known: it was replaced, or had expired before.
 
-    Its successor's JoinGroup is the first request that shows a join phase at the new coordinator: no 25 and no 27 came
-    before. So it hangs on when that coordinator loaded whether an expired session began the phase.
+    Its successor's JoinGroup is the first request that shows a join phase at the new coordinator: there was no answer
+    25 or 27 before. Whether an expired session began the phase depends on when that coordinator loaded.
     """
     what, rule, member_id, at_ms, told_ms = removal
     lines = [line for line in _lines(life) if abs(line["at_ms"] - at_ms) <= MOVE_IS_RECENT_MS]
@@ -136,7 +136,7 @@ def _expired_or_replaced(life: Life, removal: Removal) -> bool:
 
 
 def _lines(life: Life) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a life that are of its clients, each with its instant."""
+    """Yield the lines of a life's clients, each with its instant."""
     for row in life.rows:
         if row.source == TELEMETRY and PROBE not in (row.value or b""):
             yield json.loads((row.value or b"").partition(b":")[2]) | {"at_ms": row.timestamp_ms}
@@ -150,7 +150,7 @@ def _lets_in(line: dict[str, Any], instances: set[str], member_id: str) -> bool:
 
 
 def _took(row: SourceRow, since_ms: int) -> bool:
-    """Tell whether a broker took a request as the coordinator does and refused it only after a wait, as for a write."""
+    """Tell whether a broker handled a request as coordinator and refused it only after a wait, as for a write."""
     value = row.value or b""
     if PROBE in value or not any(refused in value.partition(b'"response"')[2] for refused in REFUSED):
         return False
@@ -159,9 +159,9 @@ def _took(row: SourceRow, since_ms: int) -> bool:
 
 
 def _nobody_was_heard(life: Life, removal: Removal) -> bool:
-    """Told with an unknown cause, of a member since whose join no heartbeat of anybody was accepted.
+    """The removal is reported with an unknown cause, and no heartbeat of anybody was accepted since the member joined.
 
-    A filter on the broker's logger that hides all heartbeats looks the same, and then the member may have lived.
+    A filter on the broker's logger that hides all heartbeats looks the same, and then the member may have been alive.
     """
     what, _, member_id, at_ms, _ = removal
     named_ms = (row.timestamp_ms for row in life.rows if _announces(row, member_id.encode()))
@@ -180,17 +180,17 @@ def _is_accepted(value: bytes) -> bool:
 
 
 def _is_named(life: Life, broker: str, from_ms: int, until_ms: int) -> bool:
-    """Tell whether metadata named a leader in between."""
+    """Tell whether metadata named a broker as the leader between two instants."""
     rows = (row for row in life.rows if row.source == CLUSTER and from_ms <= row.timestamp_ms <= until_ms)
     return any(f"broker-{json.loads(row.value or b'')['leaders'][0]}" == broker for row in rows)
 
 
 def _died_with_its_coordinator(life: Life, removal: Removal) -> bool:
-    """A classic member that no record ever named went in a join phase which its coordinator did not live to end.
+    """A classic member that no record ever named expired in a join phase that its coordinator did not live to end.
 
-    No answer told who was in, and the next coordinator has only the log, where the member never was. Not one whose
-    own end began the phase, of which the others were told. If that coordinator answered nobody any more, it may have
-    been unloaded just before as well: then nobody was told.
+    No answer showed who was a member, and the next coordinator has only the log, where the member never was. If the
+    member's own expiry began the phase, the case is not in this class: the others were told to rejoin. But it is if the
+    coordinator answered nobody any more: had it been unloaded just before, the same would be visible.
     """
     what, _, member_id, at_ms, _ = removal
     if what != MISSING or any(row.source == OFFSETS and member_id.encode() in (row.value or b"") for row in life.rows):
@@ -211,14 +211,15 @@ def _died_with_its_coordinator(life: Life, removal: Removal) -> bool:
 
 
 def _left_a_deposed_coordinator(life: Life, removal: Removal) -> bool:
-    """A classic member whose leave went to a coordinator that another had replaced: that one let its session end.
+    """A classic member sent its leave to a deposed coordinator, and the next coordinator let its session end.
 
-    The client left, and that is what the monitor makes of its LeaveGroup, answered as one that waited for a write.
+    The client did leave. The monitor concludes that from its LeaveGroup, which was answered like one that waited for a
+    write.
     """
     what, _, member_id, at_ms, _ = removal
     by = {event.broker for event in life.truth if (event.member_id, event.at_ms) == (member_id, at_ms)}
     said = (event for event in life.truth if event.kind == LEFT and event.member_id == member_id)
-    left = (event for event in said if "LeaveGroup" in event.line)  # of a heartbeat its tombstones tell
+    left = (event for event in said if "LeaveGroup" in event.line)  # a leave by heartbeat is visible in its tombstones
     loads = [event for event in life.truth if event.kind == "coordinator-loaded"]
     return what == MISSING and any(
         event.at_ms <= at_ms + MOVE_IS_RECENT_MS
@@ -236,10 +237,10 @@ def _coordinates(row: SourceRow) -> bool:
 
 
 def _two_timers_at_once(life: Life, removal: Removal) -> bool:
-    """Session and rebalance timeout are one number, as before JoinGroup v1 they always were: both ran out at once.
+    """Session and rebalance timeout are equal, as they always were before JoinGroup v1: both ran out at once.
 
-    Or they are not, and the last heartbeat that was accepted came one session timeout before the removal. A SyncGroup
-    that the next join phase answers is accepted, too (``GroupMetadataManager.resetAndPropagateAssignmentWithError``).
+    Or they differ, and the last accepted heartbeat came one session timeout before the removal. A SyncGroup that the
+    next join phase answers counts as accepted, too (``GroupMetadataManager.resetAndPropagateAssignmentWithError``).
     """
     what, _, member_id, at_ms, told_ms = removal
     if what != CAUSE or told_ms is None or abs(told_ms - at_ms) > SAME_INSTANT_MS:
@@ -248,7 +249,7 @@ def _two_timers_at_once(life: Life, removal: Removal) -> bool:
 
 
 def _session_ended(life: Life, member_id: str, at_ms: int) -> bool:
-    """Tell whether the session of a classic member ended at an instant, by its last request that was accepted."""
+    """Tell whether a classic member's session ended at an instant, going by its last accepted request."""
     before = [line for line in _lines(life) if line["at_ms"] <= at_ms]
     joins = [line for line in before if line["response"].get("memberId") == member_id]
     timeouts_ms = [join["request"]["sessionTimeoutMs"] for join in joins if "sessionTimeoutMs" in join["request"]]
@@ -265,8 +266,9 @@ def _is_beat_of(line: dict[str, Any], member_id: str) -> bool:
 def _began_unseen(life: Life, removal: Removal) -> bool:
     """Both timers ran out in a short pause, in a join phase whose JoinGroup or LeaveGroup no line shows.
 
-    Who asks to join again on another connection is answered once: of the first JoinGroup, which began the phase, no
-    line comes. So nobody knows when its timeout was due, and a short pause is not told from a busy coordinator.
+    A client that asks again to join on another connection is answered once: its first JoinGroup, which began the phase,
+    has no line. So nobody knows when the phase's timeout was due, and a short pause cannot be told from a busy
+    coordinator.
     """
     what, rule, _, at_ms, told_ms = removal
     if what != CAUSE or rule != REBALANCE_TIMEOUT or told_ms is None:
@@ -277,7 +279,7 @@ def _began_unseen(life: Life, removal: Removal) -> bool:
 
 
 def _short_pauses(life: Life) -> list[tuple[int, int]]:
-    """Return from when to when a broker stood still for less than a pause that is told from a busy one."""
+    """Return the begin and end of each pause that is too short to be told from a busy broker."""
     events = [(event.do, event.who, life.plan.start_ms + event.at_ms) for event in life.plan.events]
     began = [(who, at_ms) for do, who, at_ms in events if do == "pause"]
     ended = [(who, at_ms) for do, who, at_ms in events if do == "resume"]
@@ -286,7 +288,7 @@ def _short_pauses(life: Life) -> list[tuple[int, int]]:
 
 
 def _arrived_at(row: SourceRow, at_ms: int) -> bool:
-    """Tell whether a line is of a JoinGroup or LeaveGroup that arrived then."""
+    """Tell whether a line is of a JoinGroup or LeaveGroup that arrived at an instant."""
     value = row.value or b""
     if row.source != TELEMETRY or not (JOIN_GROUP in value or LEAVE_GROUP in value):
         return False

@@ -1,4 +1,4 @@
-"""A real PostgreSQL of our own for a test session, where its programs and a driver are installed."""
+"""A real PostgreSQL server for a test session, if its programs and a driver are installed."""
 
 import importlib.util
 import os
@@ -20,7 +20,7 @@ def program(name: str) -> str | None:
 
 
 def missing() -> str | None:
-    """Say what is missing for `postgresql`, if anything."""
+    """Return what is missing for `postgresql`, if anything."""
     if importlib.util.find_spec("psycopg") is None:
         return "psycopg is not installed"
     if program("initdb") is None or program("pg_ctl") is None:
@@ -47,11 +47,11 @@ class Postgres:
         self._run("pg_ctl", "-D", self._data, "-w", "-l", f"{self.folder}/log", "-o", self._options, "start")
 
     def stop(self) -> None:
-        """As if it had been killed."""
+        """Stop it as if it had been killed."""
         self._run("pg_ctl", "-D", self._data, "-m", "immediate", "-w", "stop")
 
     def refuse_writes(self) -> None:
-        """From the next transaction of anybody on, as a standby or a provider's full disk does."""
+        """Refuse all writes from the next transaction on, as a standby does, or a provider whose disk is full."""
         self._configure("ALTER SYSTEM SET default_transaction_read_only = on")
 
     def take_writes(self) -> None:
@@ -71,7 +71,7 @@ class Postgres:
 
 @contextmanager
 def server() -> Iterator[Postgres]:
-    """Start one on a free port; it and its files are gone afterwards."""
+    """Start a server on a free port; remove it and its files afterwards."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -86,13 +86,13 @@ def server() -> Iterator[Postgres]:
 
 @contextmanager
 def postgresql() -> Iterator[str]:
-    """Start one; yields its URL."""
+    """Start a server and yield its URL."""
     with server() as started:
         yield started.url
 
 
 def empty(engine: Engine) -> None:
-    """Make a PostgreSQL database as good as new."""
+    """Empty a PostgreSQL database."""
     with engine.begin() as connection:
         connection.execute(text("DROP SCHEMA public CASCADE"))
         connection.execute(text("CREATE SCHEMA public"))

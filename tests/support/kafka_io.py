@@ -1,4 +1,4 @@
-"""Write and read a topic, as little as these tests need."""
+"""Writing and reading of a topic, no more than these tests need."""
 
 import time
 
@@ -15,7 +15,7 @@ def produce(bootstrap_servers, topic, *values):
 
 
 def read_until(bootstrap_servers, topic, enough, *, timeout_s=30):
-    """All records of the topic, read from the start until `enough(records)`; fails with what there was."""
+    """Return all records of the topic, read from the start until `enough(records)`; on a timeout, show them."""
     consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest")
     try:
         await_true(lambda: consumer.partitions_for_topic(topic))  # a broker can be behind the one that made the topic

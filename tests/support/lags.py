@@ -1,7 +1,7 @@
-"""Consumers that commit, for tests of lag: each a few lines, played through the tracker and the real diff.
+"""Consumers that commit, for tests of lag: a few lines each, played through the real tracker and the real `fold`.
 
-A partition gets messages at a rate; its consumer commits in its own way; rounds of end offsets come each ten seconds.
-All instants are relative to the beginning, which is ``T0``.
+A partition gets messages at a rate. Its consumer commits in its own way. Rounds of end offsets come every ten seconds.
+All instants are relative to the beginning, ``T0``.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,11 +18,11 @@ from coordinator_model.thresholds import Thresholds
 T0 = 1_700_000_000_000
 ROUND_MS = 10_000
 Consumer = Callable[[int, Callable[[int], int]], Iterable[tuple[int, int]]]
-"""Until when, and how many messages there are at an instant, to its commits: instants and offsets."""
+"""Takes the end of the life and the log (how many messages at an instant); yields commits: instants and offsets."""
 
 
 def keeps_up(every_ms: int = 5_000, from_ms: int = 1_000, until_ms: int = 10**9, late_ms: int = 100) -> Consumer:
-    """Commit each so often all that has come."""
+    """Commit everything that has come, at regular intervals."""
 
     def commits(end_ms: int, log: Callable[[int], int]) -> Iterable[tuple[int, int]]:
         for at_ms in range(from_ms, min(end_ms, until_ms), every_ms):
@@ -32,7 +32,7 @@ def keeps_up(every_ms: int = 5_000, from_ms: int = 1_000, until_ms: int = 10**9,
 
 
 def slow(share: float = 0.5, every_ms: int = 5_000) -> Consumer:
-    """Commit each so often, and read a part of what comes."""
+    """Read a share of what comes, and commit at regular intervals."""
 
     def commits(end_ms: int, log: Callable[[int], int]) -> Iterable[tuple[int, int]]:
         for at_ms in range(1_000, end_ms, every_ms):
@@ -42,7 +42,7 @@ def slow(share: float = 0.5, every_ms: int = 5_000) -> Consumer:
 
 
 def paused(from_ms: int, every_ms: int = 5_000) -> Consumer:
-    """Go on committing where it stood, as a Java client does for a partition that is paused."""
+    """Keep committing the same offset, as a Java client does for a paused partition."""
 
     def commits(end_ms: int, log: Callable[[int], int]) -> Iterable[tuple[int, int]]:
         for at_ms in range(1_000, end_ms, every_ms):
@@ -57,13 +57,13 @@ def never(_end_ms: int, _log: Callable[[int], int]) -> Iterable[tuple[int, int]]
 
 
 def listed(*commits: tuple[int, int]) -> Consumer:
-    """Commit at these instants these offsets."""
+    """Commit these offsets at these instants."""
     return lambda end_ms, _: [commit for commit in commits if commit[0] < end_ms]
 
 
 @dataclass
 class Partition:
-    """A partition of a group's: how it is filled, read and owned."""
+    """A partition of a group: how it is filled, read and owned."""
 
     consumer: Consumer
     rate: float = 10.0
@@ -76,13 +76,13 @@ class Partition:
     topic_id: str | None = None
 
     def end(self, at_ms: int) -> int:
-        """How many messages have come."""
+        """Return how many messages have come."""
         return self.log(at_ms) if self.log is not None else max(0, int(self.rate * at_ms / 1_000))
 
 
 @dataclass
 class Life:
-    """One group's: partitions by number, views as reports tell them, rounds."""
+    """One group: its partitions by number, its views as reports show them, its rounds."""
 
     partitions: dict[int, Partition]
     group: str = "g"
@@ -95,7 +95,7 @@ class Life:
     topic_names: dict[str, str] = field(default_factory=dict)
 
     def view(self, at_ms: int, *, state: str = "Stable", liveness: str = "alive", generation: int = 1, **who: str):
-        """Let a report show the group; ``who``: who has a partition's place in another's stead."""
+        """Let a report show the group; ``who``: by member, the one that has its partitions instead."""
         held: dict[str, dict[str, list[int]]] = {}
         for number, p in self.partitions.items():
             member = who.get(p.member or "", p.member)
@@ -117,7 +117,7 @@ class Life:
         return self
 
     def report(self, at_ms: int, view: dict[str, Any] | None, *, deleted: bool = False) -> GroupReport:
-        """A shard's report."""
+        """Return a shard's report."""
         return GroupReport(cluster="c", shard=0, group=self.group, at_ms=T0 + at_ms, view=view, deleted=deleted)
 
     def delete(self, at_ms: int) -> "Life":
@@ -126,7 +126,7 @@ class Life:
         return self
 
     def events(self, until_ms: int) -> list[OffsetCommitted]:
-        """Its commits, in the order of the log."""
+        """Return its commits, in the order of the log."""
         written = [
             (at_ms, number, offset, p)
             for number, p in self.partitions.items()
@@ -141,7 +141,7 @@ class Life:
         ]  # fmt: skip
 
     def rows(self, until_ms: int) -> list[ClusterRow]:
-        """The rounds of end offsets."""
+        """Return the rounds of end offsets."""
         topics = {p.topic for p in self.partitions.values()}
         rows = []
         for at_ms in range(self.first_round_ms, until_ms + 1, self.round_ms):
@@ -158,7 +158,7 @@ class Life:
         return tuple(None if log is None else log(at_ms) for log in asked)
 
     def play(self, until_ms: int, thresholds: Thresholds | None = None) -> "Played":
-        """Judge each round, and fold what is said."""
+        """Judge each round, and fold the reports into incidents."""
         return played(self, self.events(until_ms), self.rows(until_ms), thresholds=thresholds)
 
 
@@ -179,7 +179,7 @@ def _member(name: str, assignment: dict[str, list[int]], generation: int, livene
 
 @dataclass
 class Played:
-    """What a life came to."""
+    """The result of a life."""
 
     transitions: list[Transition]
     outputs: list[Said]
@@ -195,7 +195,7 @@ class Played:
 
     @property
     def opened_at(self) -> dict[tuple[str, str], int]:
-        """When a round first said it; the last opening of a rule and subject."""
+        """When a round first reported it, by rule and subject; of several openings, the last."""
         first: dict[str, int] = {}
         for report in reports_in(self.outputs):
             for finding in report.findings:
@@ -220,16 +220,16 @@ class Played:
         ]
 
     def columns(self, at: int = -1) -> dict[str, Any]:
-        """The columns of a round."""
+        """Return the columns of a round."""
         return list(of_kind(self.outputs, "partitions"))[at]["columns"]
 
     def notes(self, at: int = -1) -> dict[int, str]:
-        """By partition, what it looked like at a round."""
+        """Return the notes of a round by partition."""
         columns = self.columns(at)
         return {columns["partition"][int(row)]: note for row, note in columns["note"].items()}
 
     def every_note(self, number: int) -> set[str]:
-        """All that was ever said of a partition."""
+        """Return every note that a partition ever had."""
         rounds = list(of_kind(self.outputs, "partitions"))
         return {note for at in range(len(rounds)) if (note := self.notes(at).get(number)) is not None}
 
@@ -243,7 +243,7 @@ def played(
     opened: OpenIncidents | None = None,
     history: list[tuple[int, int]] | None = None,
 ) -> Played:
-    """Judge these events and rounds of a life; ``opened`` and ``history``: what a monitor that stopped had stored."""
+    """Judge these events and rounds of a life; ``opened`` and ``history``: what an earlier monitor had stored."""
     tracker = LagTracker("c", lambda _: thresholds or Thresholds(), {life.group: history or []})
     waiting = sorted(life.reports, key=instant_ms)
     said: list[Said] = []

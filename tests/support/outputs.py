@@ -43,7 +43,7 @@ def finding(group: str = "orders", member: str = "m-1", **changes: Any) -> dict[
 
 
 def ended(found: dict[str, Any], closed_ms: int, reason: str = "rejoined") -> dict[str, Any]:
-    """The same finding, over."""
+    """Return the same finding, closed."""
     return {**found, "closed_reason": reason, "closed_ms": closed_ms}
 
 
@@ -108,7 +108,7 @@ def progress(shard: int = 7, progress_ms: int = START_MS, **changes: Any) -> dic
 
 
 def blind(from_ms: int, until_ms: int | None, broker: str = "broker-1", **changes: Any) -> dict[str, Any]:
-    """When lines of a broker are missing, as one shard tells it."""
+    """Return a time for which lines of a broker are missing, as one shard reports it."""
     span = {"broker": broker, "from_ms": from_ms, "until_ms": until_ms, "why": "lines lost"}
     return {"kind": "blind", "cluster": CLUSTER, "shard": 7, "at_ms": START_MS, "seq": 0, **span, **changes}
 
@@ -130,7 +130,7 @@ def rejected(offset: int = 1, **changes: Any) -> dict[str, Any]:
 
 
 def decoded(**counts: int) -> dict[str, Any]:
-    """What became of records: `GroupMetadata:3:decoded` and the like."""
+    """Return the counts of decoded records: `GroupMetadata:3:decoded` and the like."""
     return {"kind": "decoded", "cluster": CLUSTER, "counts": counts or {"GroupMetadata:3:decoded": 5}}
 
 
@@ -201,11 +201,11 @@ def partitions(group: str = "orders", *rows: dict[str, Any], at_ms: int = START_
 
 
 def sums_of(topic: str, **changes: Any) -> list[Any]:
-    """What a topic of a group with too many partitions adds up to, as it is stored."""
+    """Return the sums of a topic in a group with too many partitions, as they are stored."""
     sums = {"partitions": 1, "lag": 1_000, "lag_ms": 90_000, "committed": 500_000, "start": 9, "end": 570_000}
     return [topic, *(sums | {"status": "ok", "stalled": 0, "unknown": 0} | changes).values()]
 
 
 def lag_report(group: str = "orders", *findings: dict[str, Any], at_ms: int = START_MS) -> GroupReport:
-    """What the rules of lag say of a group."""
+    """Return what the lag rules report about a group."""
     return report(group, *findings, at_ms=at_ms, shard=NO_SHARD, judged=JudgedBy.LAG)

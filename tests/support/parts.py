@@ -1,4 +1,4 @@
-"""What the embedded broker needs of a machine."""
+"""The check whether the embedded broker can run on this machine."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from streaming.embedded.java import JavaMissingError, java_command
 
 
 def skip_without_broker() -> None:
-    """Skip where the broker cannot run: a wheel without `make setup`, a machine without Java."""
+    """Skip the test if the broker cannot run: in a wheel without `make setup`, or on a machine without Java."""
     try:
         java_command()
         broker_class_path()

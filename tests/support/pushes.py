@@ -1,4 +1,4 @@
-"""What clients push: OTLP as a Java consumer writes it (tried on 4.3.1)."""
+"""The metrics that clients push: OTLP as a Java consumer writes it (tried on 4.3.1)."""
 
 from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData
 
@@ -14,7 +14,7 @@ def metrics_data(
     member_label: str = "group_member_id",
     idle: tuple[float, int] | None = None,
 ) -> bytes:
-    """A push; None leaves something out. `idle`: a ratio, and the ms that it is of."""
+    """Return a push; None leaves a field out. `idle`: a ratio, and the milliseconds that it covers."""
     data = MetricsData()
     resource = data.resource_metrics.add()
     for name, text in (("group_id", group), (member_label, member_id)):

@@ -1,6 +1,6 @@
 """Records of ``__consumer_offsets`` as bytes, checked against Kafka's own byte vectors: one encoder for all tests.
 
-Nothing here looks at the decoder under test: what both get wrong alike, a common source would hide.
+Nothing here uses the decoder under test: shared code would hide an error that both have.
 """
 
 import struct
@@ -85,7 +85,7 @@ def subscription(topics: Iterable[str]) -> bytes:
 
 
 def assignment(partitions: Mapping[str, Sequence[int]]) -> bytes:
-    """Assignment v0; zero bytes, not this, is what the broker writes where the leader sent none."""
+    """Assignment v0. If the leader sent none, the broker does not write this but zero bytes."""
     listed = [string(topic) + int32_array(ps) for topic, ps in sorted(partitions.items())]
     return int16(0) + array(listed) + int32(-1)
 
@@ -122,7 +122,7 @@ class ListedMember:
 def commit_value(
     offset: int, at_ms: int, *, leader_epoch: int = -1, metadata: str = "", topic_id: UUID | None = None
 ) -> bytes:
-    """OffsetCommitValue v3; v4, which Kafka 4.1 writes, where it names the topic's id."""
+    """OffsetCommitValue v3, or v4 if it names the topic's id, as Kafka 4.1 writes it."""
     if topic_id is None and not metadata:  # in one go: benchmarks write thousands a second
         return struct.pack(">hqihq", 3, offset, leader_epoch, 0, at_ms)
     if topic_id is None:
@@ -140,7 +140,7 @@ def group_metadata(
     members: Sequence[ListedMember],
     version: int = 3,
 ) -> bytes:
-    """GroupMetadataValue v0-v3: what brokers write, each as old as its metadata version."""
+    """GroupMetadataValue v0-v3; which one a broker writes depends on its metadata version."""
     head = int16(version) + string(protocol_type) + int32(generation) + string(protocol) + string(leader)
     if version >= 2:
         head += int64(state_ms)
@@ -171,7 +171,7 @@ def target_epoch(epoch: int) -> bytes:
 
 
 def classic_part(session_ms: int) -> bytes:
-    """What a consumer group's member record keeps of a member that speaks the classic protocol."""
+    """What a consumer group's member record has about a member that uses the classic protocol."""
     protocol = compact_string("range") + compact_data(b"\0\1") + NO_TAGS
     return b"\1" + int32(session_ms) + compact_array([protocol]) + NO_TAGS
 
@@ -207,7 +207,7 @@ def resolved_regex(topics: Iterable[str]) -> bytes:
 
 
 def by_topic_id(partitions: Mapping[UUID, Sequence[int]]) -> bytes:
-    """Partitions by topic; a topic without any is left out."""
+    """Partitions by topic; a topic without partitions is left out."""
     items = [
         topic_id.bytes + compact_array([int32(p) for p in ps]) + NO_TAGS
         for topic_id, ps in sorted(partitions.items())

@@ -1,7 +1,7 @@
 """Lines of ``kafka.request.logger`` as the broker writes them: one writer for all tests.
 
-`line` writes any request; below it what is asked and answered, an API each: ``line("SYNC_GROUP", *sync(...))``.
-Nothing here looks at the parser under test.
+`line` writes any request. The functions below it return request and response of one API each: ``line("SYNC_GROUP",
+*sync(...))``. Nothing here uses the parser under test.
 """
 
 import base64
@@ -16,7 +16,7 @@ Exchange = tuple[dict[str, Any], dict[str, Any]]
 
 
 class Api(NamedTuple):
-    """A request's key, and the version that today's clients send."""
+    """The key of an API, and the version that current clients send."""
 
     key: int
     version: int
@@ -37,13 +37,13 @@ APIS = {
     "STREAMS_GROUP_HEARTBEAT": Api(88, 0),
 }
 OTHER = Api(3, 4)
-"""Of an API that is not in the table."""
+"""Any API that is not in the table."""
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 """Made once: benchmarks write thousands of lines a second."""
 
 
 def line(api: str, request: Any, response: Any, **how: Any) -> str:
-    """One line; `how` is what `entry` takes."""
+    """Return a line; `how` is passed to `entry`."""
     return PREFIX + _ENCODER.encode(entry(api, request, response, **how))
 
 
@@ -60,7 +60,7 @@ def entry(
     remote_ms: float = 0.0,
     **changes: Any,
 ) -> dict[str, Any]:
-    """The JSON of a line, keys in Kafka's order; `changes` are by Kafka's own keys."""
+    """Return the JSON of a line, with keys in Kafka's order; `changes` use Kafka's own keys."""
     known = APIS.get(api, OTHER)
     body = {
         "isForwarded": False,
@@ -103,7 +103,7 @@ def probe_line(number: int, **how: Any) -> str:
 
 
 def list_groups(number: int) -> Exchange:
-    """What the monitor's probe asks."""
+    """The request of the monitor's probe."""
     return {"statesFilter": [f"probe-{number}"], "typesFilter": []}, {"throttleTimeMs": 0, "errorCode": 0, "groups": []}
 
 
@@ -128,7 +128,7 @@ def join(
     reason: str = "",
     error: int = 0,
 ) -> Exchange:
-    """JoinGroup. `asked`: the member id that it names, its own unless told; `listed`: whom the leader is told of."""
+    """JoinGroup. `asked`: the member id in the request, by default its own; `listed`: the members told to a leader."""
     metadata_text = base64.b64encode(metadata).decode()
     request = {
         "groupId": group,
@@ -165,7 +165,7 @@ def sync(
     instance: str | None = None,
     error: int = 0,
 ) -> Exchange:
-    """SyncGroup. `sent`: the assignments by member, which only the leader's has."""
+    """SyncGroup. `sent`: the assignments by member, which only the leader sends."""
     request = {
         "groupId": group,
         "generationId": generation,
@@ -211,7 +211,7 @@ def consumer_heartbeat(
     instance: str | None = None,
     error: int = 0,
 ) -> Exchange:
-    """ConsumerGroupHeartbeat (KIP-848). `asked`: the epoch that it names; 0 joins, -1 leaves, -2 leaves for a while."""
+    """ConsumerGroupHeartbeat (KIP-848). `asked`: its epoch; 0 joins, -1 leaves, -2 leaves for a while."""
     request = {
         "groupId": group,
         "memberId": member,

@@ -23,7 +23,7 @@ AUTHORIZER = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.Sta
 
 @dataclass
 class Authority:
-    """A certificate authority in a folder: `ca` is its certificate."""
+    """A certificate authority in a folder; `ca` is the path of its certificate."""
 
     folder: Path
     name: str = "ours"
@@ -37,7 +37,7 @@ class Authority:
         self.ca.write_bytes(_pem(self.certificate))
 
     def issue(self, name, *hosts, age=_DAY):
-        """Return the paths of a certificate and its key (PKCS #8); `age` is how long ago its day of validity began."""
+        """Return the paths of a certificate and its key (PKCS #8); `age` is how long ago its validity began."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         builder = _builder(subject, self.certificate.subject, key, age)
@@ -81,7 +81,7 @@ def _pem_key(key):
 
 @dataclass
 class Secured:
-    """A running broker; `ports` are by the names of `LISTENERS`."""
+    """A running broker; `ports` has the names of `LISTENERS` as keys."""
 
     cluster: EmbeddedCluster
     authority: Authority
@@ -100,7 +100,7 @@ LISTENERS = {
     "ELSEWHERE": "SSL",  # its certificate is for another host
     "EXPIRED": "SSL",
     "SCRAM_ONLY": "SASL_PLAINTEXT",
-    "ASTRAY": "PLAINTEXT",  # what it advertises is the port of nobody
+    "ASTRAY": "PLAINTEXT",  # it advertises a port on which nobody listens
     "CONTROLLER": "PLAINTEXT",
 }
 

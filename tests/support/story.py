@@ -1,7 +1,7 @@
 """A `Story` is one group's life: records as the coordinator writes them, request-log lines as the broker does.
 
-It is told in milliseconds from its beginning; `play` runs it through the real door, the real
-shard and the real diff, and returns what people would be told::
+Times are in milliseconds from its beginning. `play` runs it through the real parser, the real
+shard and the real incidents, and returns what people would be told::
 
     story = stable("m1", "m2")              # generation 1, both synced by 150 ms
     story.beats("m1", 1_000, 20_000)        # m1 heartbeats once a second
@@ -28,7 +28,7 @@ from tests.support.records import key
 from tests.support.request_log import line, probe_line
 
 T0 = 1_700_000_000_000
-"""The beginning of every story, epoch ms; what a story tells is relative to it."""
+"""The beginning of every story, epoch ms; the times of a story are relative to it."""
 SESSION_MS = 6_000
 POLL_MS = 60_000
 TOPIC_ID = UUID(bytes=bytes(range(1, 17)))
@@ -45,7 +45,7 @@ def telemetry(value: str | bytes, *, at_ms: int = T0, broker: str | None = "brok
 
 
 def events_of(value: str | bytes, **where: Any) -> Any:
-    """What the door makes of one line."""
+    """Return what the parser makes of one line."""
     return parse_row(telemetry(value, **where))
 
 
@@ -60,9 +60,9 @@ class Who:
     port: int = 5_000
     partitions: tuple[int, ...] = ()
     session_ms: int | None = None
-    """Its own session timeout; None: as all have."""
+    """Its own session timeout; None: that of the story."""
     poll_ms: int | None = None
-    """Its own rebalance timeout, likewise."""
+    """Its own rebalance timeout; None: that of the story."""
 
 
 def group_metadata(
@@ -95,7 +95,7 @@ def group_metadata(
 
 @dataclass
 class Told:
-    """What a story came to; instants relative to `T0`."""
+    """The result of a story; instants are relative to `T0`."""
 
     history: History
 
@@ -109,7 +109,7 @@ class Told:
         return [t for t in self.transitions if t["rule"] == rule and t["transition"] == transition]
 
     def opened(self, rule: str) -> list[str]:
-        """Who was accused by a rule, in order."""
+        """Return the subjects of a rule's openings, in order."""
         return [t["subject"] for t in self.of(rule)]
 
     def facts(self, rule: str, *names: str) -> list[tuple[Any, ...]]:
@@ -126,7 +126,7 @@ class Told:
 
     @property
     def accusations(self) -> list[tuple[str, str]]:
-        """(rule, subject) of everything told that says a member is gone."""
+        """(rule, subject) of every report that a member is gone."""
         rules = ("session-expired", "rebalance-timeout", "poll-exceeded")
         return [
             (t["rule"], t["subject"]) for t in self.transitions if t["transition"] == "opened" and t["rule"] in rules
@@ -146,7 +146,7 @@ class Told:
 
 @dataclass
 class Story:
-    """One group's life on up to a few brokers; each method adds what Kafka would have written at that instant."""
+    """One group's life on one or a few brokers; each method adds what Kafka would have written at that instant."""
 
     group: str = "orders"
     session_ms: int = SESSION_MS
@@ -159,7 +159,7 @@ class Story:
     restarts: list[tuple[str, int]] = field(default_factory=list)
     losses: list[int] = field(default_factory=list)
     jumps: list[int] = field(default_factory=list)
-    """Instants of probes before which some were answered whose lines never came."""
+    """Instants of probes; before each, other probes were answered whose lines never came."""
     brokers: dict[str, int] = field(default_factory=lambda: {"broker-1": 0})
     """Brokers that are probed, and from when on."""
 
@@ -188,7 +188,7 @@ class Story:
         return {"client": who.client_id, "port": who.port, **how}
 
     def beat(self, at_ms: int, member: str, generation: int = 1, error: int = 0, **how: Any) -> "Story":
-        """Answer a classic heartbeat; `parked_ms`: it waited so long behind a stalled write."""
+        """Answer a classic heartbeat; `parked_ms`: how long it waited behind a stalled write."""
         broker, parked_ms = how.pop("broker", None), how.pop("parked_ms", 0)
         told = request_log.heartbeat(
             self.group, member, generation, instance=self.know(member)[0].instance_id, error=error
@@ -199,7 +199,7 @@ class Story:
     def refused_commit(
         self, at_ms: int, member: str, *partitions: int, error: int = 25, generation: int = 1, **how: Any
     ) -> "Story":
-        """Answer a commit of partitions of topic t; `named` is the member id that it names, its own unless told."""
+        """Answer a commit of partitions of topic t; `named`: the member id in the request, by default its own."""
         broker, named, api = how.pop("broker", None), how.pop("named", member), how.pop("api", "OFFSET_COMMIT")
         which = [{"partitionIndex": number, "committedOffset": 7} for number in partitions]
         epoch = "generationIdOrMemberEpoch" if api == "OFFSET_COMMIT" else "generationId"
@@ -215,7 +215,7 @@ class Story:
         return self.tell(at_ms, line(api, request, response, **self._of(member, how)), broker)
 
     def beats(self, member: str, start_ms: int, end_ms: int, generation: int = 1, **how: Any) -> "Story":
-        """Answer heartbeats once a second, from `start_ms` up to and with `end_ms`."""
+        """Answer heartbeats once a second, from `start_ms` to `end_ms`, both included."""
         for at_ms in range(start_ms, end_ms + 1, how.pop("every_ms", 1_000)):
             self.beat(at_ms, member, generation, **how)
         return self
@@ -223,7 +223,7 @@ class Story:
     def join(
         self, at_ms: int, member: str | Who, generation: int, listed: Any = (), error: int = 0, **how: Any
     ) -> "Story":
-        """Answer a JoinGroup; `listed`: the members told to the leader."""
+        """Answer a JoinGroup; `listed`: the members in the leader's answer."""
         [who] = self.know(member)
         broker, parked_ms = how.pop("broker", None), how.pop("parked_ms", 10)
         asked, leader = how.pop("asked", None), how.pop("leader", None)
@@ -293,14 +293,14 @@ class Story:
         return self
 
     def exports(self, at_ms: int, member: str, poll_age_s: float | None, **how: Any) -> "Story":
-        """Let a collector's record tell a client's metrics."""
+        """Let a collector's record report a client's metrics."""
         data = metrics_data(self.group, how.pop("member_id", member), poll_age_s, **how)
         row = SourceRow(REPORTS, "otlp_metrics", 0, -1, T0 + at_ms, None, data)
         self.rows.append((at_ms, 1, row))
         return self
 
     def reports(self, at_ms: int, member: str, poll_age_ms: int, limit_ms: int = POLL_MS) -> "Story":
-        """Let a consumer's own reporter tell its poll age."""
+        """Let a consumer's own reporter report its poll age."""
         [who] = self.know(member)
         report = {
             "group_monitor_reporter": 1,
@@ -324,7 +324,7 @@ class Story:
         return self
 
     def pushes(self, at_ms: int, member: str, poll_age_s: float | None, **how: Any) -> "Story":
-        """Let a client push its metrics to a broker, which need not coordinate."""
+        """Let a client push its metrics to a broker, which may not be the coordinator."""
         [who] = self.know(member)
         broker, error = how.pop("broker", None), how.pop("error", 0)
         data = how.pop("data", None) or metrics_data(
@@ -341,7 +341,7 @@ class Story:
         return self.tell(at_ms, line("PUSH_TELEMETRY", request, answer, **self._of(member, how)), broker)
 
     def asks(self, at_ms: int, member: str, **how: Any) -> "Story":
-        """Let a client ask a broker, any broker, who coordinates its group."""
+        """Let a client ask any broker who coordinates its group."""
         self.know(member)
         request = {"key": how.pop("group", self.group), "keyType": 0}
         answer = {"throttleTimeMs": 0, "errorCode": 0, "nodeId": 1, "host": "h", "port": 9092}
@@ -369,7 +369,7 @@ class Story:
         return self.write(at_ms, key(2, self.group), None)
 
     def commit(self, at_ms: int, topic: str, partition: int, offset: int = 42, topic_id: UUID | None = None) -> "Story":
-        """Write an offset commit; one that names the topic's id as Kafka 4.1 does."""
+        """Write an offset commit, in the format of Kafka 4.1 if it names the topic's id."""
         value = records.commit_value(offset, T0 + at_ms, topic_id=topic_id)
         return self.write(at_ms, records.commit_key(self.group, topic, partition), value)
 
@@ -408,7 +408,7 @@ class Story:
     # -- the brokers
 
     def leads(self, at_ms: int, leader: str | None, *more: int, **facts: Any) -> "Story":
-        """Let metadata say at an instant, and at `more`, who leads the one partition: "broker-<node>", None for nobody.
+        """Let metadata name the leader of the one partition at `at_ms` and at `more`: "broker-<node>", None for nobody.
 
         All brokers that are probed have their names as keys.
         """
@@ -421,9 +421,9 @@ class Story:
         return self
 
     def silent(self, start_ms: int, end_ms: int, broker: str = "broker-1", *, restart: bool = False) -> "Story":
-        """Let a broker answer no probe for a while: the next has the next number, for one is asked at a time.
+        """Let a broker answer no probe for a while; the next one has the next number, because one is asked at a time.
 
-        It stands still, and its connections live on, unless it is restarted.
+        The broker is paused and its connections live on, unless it is restarted.
         """
         self.silences.append((broker, start_ms, end_ms))
         if restart:
@@ -447,7 +447,7 @@ class Story:
         return made.rows
 
     def source_rows(self, until: int) -> list[SourceRow]:
-        """All rows up to an instant, probes in, each partition with offsets in the order of its instants."""
+        """Return all rows up to an instant, probes included; offsets of each partition rise with its instants."""
         told = [entry for entry in self.rows if entry[0] <= until] + self._probes(until)
         offsets: dict[str, int] = {}
         losses = sorted(self.losses)
@@ -463,7 +463,7 @@ class Story:
     def play(
         self, until: int, thresholds: Thresholds | None = None, *, may_fail: bool = False, **settings: Any
     ) -> Told:
-        """Run the story through the model, which sets no group aside unless it `may_fail`."""
+        """Run the story through the model; it must set no group aside unless `may_fail`."""
         config = ShardSettings(
             cluster="c", partitions=1, live_from_ms=0, thresholds=thresholds or Thresholds(), **settings
         )

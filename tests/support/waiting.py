@@ -1,4 +1,4 @@
-"""Wait for something to become true, and fail where it never does; start what is to be interrupted."""
+"""Helpers that wait until something is true and fail if it never is, or start processes that can be interrupted."""
 
 import contextlib
 import signal
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Children started here heed SIGINT, also where this process ignores it, as a shell's background jobs do."""
+    """Let children started here obey SIGINT even if this process ignores it, as background jobs of a shell do."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         yield

@@ -1,7 +1,7 @@
 """Every scenario of Kafka's own `GroupMetadataManagerTest`, recorded as a life.
 
-The tests run as they are, under JUnit; their coordinator and its mocks are woven (`java/oracle/Weaving.java`) so that
-each request, its answer, each record and each timer leave what they would leave outside.
+The tests run unchanged, under JUnit. Code is woven into their coordinator and its mocks (`java/oracle/Weaving.java`),
+so that each request, its answer, each record and each timer leave the traces that they would leave outside.
 """
 
 import atexit
@@ -32,7 +32,7 @@ END = b'"source":"scenario"'
 
 @dataclass(frozen=True)
 class Scenario:
-    """What one test leaves; ``failure``: why it failed, which is a fault of the recording."""
+    """What one test leaves. ``failure``: why it failed, which is a fault of the recording."""
 
     name: str
     failure: str | None
@@ -45,12 +45,12 @@ class Scenario:
 
     @property
     def is_visible(self) -> bool:
-        """Whether anything is outside but that time goes on."""
+        """Whether anything is visible outside except that time passes."""
         return any(row.topic and PROBE not in (row.value or b"") for row in self.life.rows)
 
 
 def why_not() -> str | None:
-    """Return why no scenario can be recorded here, None where they can."""
+    """Return why no scenario can be recorded here, or None if they can."""
     if missing := driver.why_not():
         return missing
     try:
@@ -61,7 +61,7 @@ def why_not() -> str | None:
 
 
 def jars() -> list[Path]:
-    """Return the jars of Kafka's tests, fetched where they are not there; raises ``EmbeddedBrokerError``."""
+    """Return the jars of Kafka's tests, and fetch them if they are missing; raise ``EmbeddedBrokerError``."""
     wanted = {line.split()[1]: line.split()[0] for line in committed_sums((KAFKA_TESTS,))}
     there = {f"{KAFKA_TESTS}/{jar.name}": sum_of(jar) for jar in JARS.glob("*.jar")}
     if there != wanted:

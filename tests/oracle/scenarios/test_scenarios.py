@@ -1,6 +1,6 @@
-"""Every scenario of Kafka's own `GroupMetadataManagerTest` that leaves anything outside, judged as a life is.
+"""Every scenario of Kafka's own `GroupMetadataManagerTest` that leaves something visible, judged as a life is.
 
-A scenario tells little beside its one point, so after its end time goes on for two minutes, without clients: every
+A scenario shows little beside its one point. So after its end the clock runs on for two minutes without clients: every
 session that the coordinator has left then ends, and is judged too.
 """
 
@@ -17,7 +17,7 @@ NEVER_RIGHT = {"extra", "refuted", "crash"}
 
 @pytest.fixture(scope="module")
 def scenarios() -> dict[str, list[Scenario]]:
-    """The scenarios of each test method: several where it has parameters, or puts several coordinators together."""
+    """The scenarios of each test method: several if it has parameters, or builds several coordinators."""
     if missing := why_not():
         pytest.skip(missing)
     by_method = defaultdict(list)

@@ -1,4 +1,4 @@
-"""What becomes of each scenario (`classes.toml`), and what monitor and coordinator see differently in it."""
+"""How each scenario is classified (`classes.toml`), and what monitor and coordinator see differently in it."""
 
 import tomllib
 from collections import Counter
@@ -19,8 +19,8 @@ HEARTBEAT, ACCEPTED = b'HEARTBEAT"', (b'"errorCode":0', b'"errorCode":27')
 def wrong(scenario: Scenario) -> list[Disagreement]:
     """Return what monitor and coordinator see differently.
 
-    The cause of a removal may be unknown where no heartbeat of its member was ever seen: a filter may have left it out,
-    and no client joins and sends none.
+    The cause of a removal may be unknown if no heartbeat of its member was ever seen: a filter may have hidden them,
+    because every client that joins sends some.
     """
     found = judge(scenario.life).disagreements
     return [each for each in found if each.what != "unknown" or _is_heard(scenario.life, each.member_id)]
@@ -33,7 +33,7 @@ def _is_heard(life: Life, member_id: str) -> bool:
 
 
 def compared(scenarios: Iterable[Scenario]) -> Counter[str]:
-    """Count removals by the rule under which both have them, looks, and removals with an unknown cause."""
+    """Count removals that both sides have, by rule; looks; and removals with an unknown cause."""
     counted = Counter[str]()
     for judgement in (judge(scenario.life) for scenario in scenarios):
         counted += judgement.compared

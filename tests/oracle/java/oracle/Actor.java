@@ -1,6 +1,6 @@
 package oracle;
 
-/** A client application over its starts. */
+/** A client application, across its restarts. */
 final class Actor {
     private final World world;
     private final Plan.Client plan;

@@ -2,7 +2,9 @@ package oracle;
 
 import java.util.PriorityQueue;
 
-/** What happens when, in virtual microseconds since the life began; at one instant in the order it was planned. */
+/**
+ * The events to come, by virtual microseconds since the life began; those of one instant run in the order of planning.
+ */
 final class Agenda {
     static final long MS = 1_000;
 

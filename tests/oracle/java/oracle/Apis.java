@@ -40,7 +40,7 @@ final class Apis {
         this.coordinator = coordinator;
     }
 
-    /** The answer, whatever becomes of the request: an exception is answered with its error. */
+    /** Returns the answer to any request; an exception is answered with its error. */
     CompletableFuture<AbstractResponse> handle(RequestContext context, AbstractRequest request) {
         try {
             return dispatch(context, request).exceptionally(request::getErrorResponse);

@@ -25,7 +25,7 @@ import org.apache.kafka.common.message.JoinGroupResponseData.JoinGroupResponseMe
 import org.apache.kafka.common.message.SyncGroupRequestData.SyncGroupRequestAssignment;
 import org.apache.kafka.common.utils.Utils;
 
-/** One of Kafka's own assignors in the hands of a member of the classic protocol. */
+/** One of Kafka's own assignors, used by a member of the classic protocol. */
 final class Assignor {
     private static final Map<String, Short> SUBSCRIPTION_VERSIONS = Map.of("eager", (short) 1, "cooperative", (short) 3);
 

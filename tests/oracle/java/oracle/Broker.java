@@ -148,7 +148,7 @@ final class Broker {
             return coordinator.liveGroups().describe();
         }
 
-        /** Whether all that was asked is answered, but for {@code parked} requests, and all lines are shipped. */
+        /** Whether every request is answered, except {@code parked} ones, and all lines are shipped. */
         boolean isQuiet(long parked) {
             return !program.isPaused() && !loader.isLoading() && coordinatorThread.isIdle()
                 && unshipped == 0 && inFlight == parked;
@@ -189,7 +189,7 @@ final class Broker {
             });
         }
 
-        /** Whom this broker believes to lead; null before it has heard. */
+        /** The broker that this broker believes to be the leader; null before it has heard of one. */
         Broker leader() {
             return leader;
         }
@@ -198,7 +198,7 @@ final class Broker {
             return leaderEpoch;
         }
 
-        /** The controller's word of who leads. */
+        /** The controller tells this broker who leads. */
         void learnLeader(Broker elected, int epoch, long delayUs, long loadingUs) {
             controller.after(delayUs, () -> {
                 if (epoch < leaderEpoch) return;

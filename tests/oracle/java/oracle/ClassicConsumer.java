@@ -29,8 +29,8 @@ import org.apache.kafka.common.requests.SyncGroupRequest;
 import org.apache.kafka.common.requests.SyncGroupResponse;
 
 /**
- * A consumer of the classic protocol, as Java's, librdkafka's and kafka-python's are: joins and commits from its poll
- * loop, sends heartbeats from a thread of its own, which also sees that polls come in time.
+ * A consumer of the classic protocol, like those of Java, librdkafka and kafka-python: it joins and commits in its poll
+ * loop. A thread of its own sends heartbeats and checks that polls come in time.
  */
 final class ClassicConsumer extends Client {
     private static final String POLL_TIMEOUT = "consumer poll timeout has expired.";
@@ -109,7 +109,7 @@ final class ClassicConsumer extends Client {
         if (leads) rejoin("cached metadata has changed");
     }
 
-    /** What Java does in poll() only, and the others from a thread of their own. */
+    /** What Java does only in poll(), and the others in a thread of their own. */
     private void inPoll(Runnable action) {
         if (stuck && plan.library().equals("java")) waitsForPoll = action;
         else action.run();
@@ -181,7 +181,7 @@ final class ClassicConsumer extends Client {
         if (afterLoss) findCoordinator();
     }
 
-    /** An error that Java's coordinator treats alike wherever it comes. */
+    /** An error that Java's coordinator handles in the same way wherever it comes. */
     private void failed(Errors error) {
         phase = Phase.UNJOINED;
         switch (error) {

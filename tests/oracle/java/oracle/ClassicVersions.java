@@ -1,6 +1,6 @@
 package oracle;
 
-/** Which versions of the group requests a client speaks that speaks this version of JoinGroup. */
+/** The versions of the group requests that a client uses, given its version of JoinGroup. */
 record ClassicVersions(short join, short sync, short heartbeat, short leave) {
     private static final short[] SYNC = {0, 0, 1, 2, 2, 3, 4, 5, 5, 5};
     private static final short[] HEARTBEAT = {0, 0, 1, 2, 2, 3, 4, 4, 4, 4};

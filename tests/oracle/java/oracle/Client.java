@@ -58,18 +58,18 @@ abstract class Client {
         application = program.newThread();
     }
 
-    /** Begin to be a member. */
+    /** Start as a member. */
     abstract void start();
 
     /** Leave as the library does, then end. */
     abstract void close();
 
-    /** The application's thread gets stuck between two polls, or goes on. */
+    /** The application's thread gets stuck between two polls, or continues. */
     abstract void stall(boolean stuck);
 
     abstract void subscribe(List<String> topics);
 
-    /** Topics were made or grew, and the client's metadata says so. */
+    /** Topics were created or grew, and the client's metadata shows it. */
     void topicsChanged() {
     }
 
@@ -90,12 +90,12 @@ abstract class Client {
         disconnect();
     }
 
-    /** Nothing gets through to or from this client for so long. */
+    /** Nothing gets through to or from this client for some time. */
     void cutOff(long forUs) {
         reachableUs = now() + forUs;
     }
 
-    /** The connection breaks, whatever was asked on it. */
+    /** The connection breaks, whatever is pending on it. */
     void loseConnection() {
         network.after(0, () -> lost(coordinator));
     }
@@ -113,7 +113,7 @@ abstract class Client {
         findCoordinator();
     }
 
-    /** Asks who coordinates until somebody knows, then connects. */
+    /** Asks who coordinates until a broker knows, then connects. */
     final void findCoordinator() {
         if (findsCoordinator || knowsCoordinator() || !isAlive()) return;
         findsCoordinator = true;
@@ -145,7 +145,7 @@ abstract class Client {
             if (call.connection == connection && call.end()) call.whenLost.run();
     }
 
-    /** Sends to the coordinator; lost at once where none is known. */
+    /** Sends to the coordinator; the request is lost at once if none is known. */
     final <T extends AbstractResponse> void send(
         AbstractRequest request, long timeoutMs, Consumer<T> whenAnswered, Runnable whenLost
     ) {

@@ -14,12 +14,12 @@ import org.apache.kafka.common.requests.RequestHeader;
 import org.apache.kafka.common.security.auth.KafkaPrincipal;
 import org.apache.kafka.common.security.auth.SecurityProtocol;
 
-/** A client's connection to one run of a broker, which reads the next request when it has answered the last. */
+/** A client's connection to one run of a broker, which reads the next request once it has answered the last one. */
 final class Connection {
     private static final ListenerName LISTENER = new ListenerName("PLAINTEXT");
     private static final ClientInformation SOFTWARE = new ClientInformation("apache-kafka-java", "4.3.1");
 
-    /** Who connects: what the broker's lines and records say of a client. */
+    /** Who connects: what the broker's lines and records show of a client. */
     record Peer(String clientId, String library, InetAddress address, int port) {
     }
 
@@ -47,13 +47,15 @@ final class Connection {
         return open && broker.isAlive();
     }
 
-    /** The client's end goes. What is on its way still arrives; the broker goes on with it and writes its line. */
+    /**
+     * The client closes its end. Requests on their way still arrive; the broker handles them and writes their lines.
+     */
     void close() {
         open = false;
         inbox.clear();
     }
 
-    /** The broker's end goes with its program. */
+    /** The broker's end closes with its program. */
     void reset() {
         if (open) whenReset.run();
         open = false;

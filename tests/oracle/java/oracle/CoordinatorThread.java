@@ -6,7 +6,7 @@ import org.apache.kafka.coordinator.common.runtime.CoordinatorEventProcessor;
 
 /**
  * The coordinator's event loop: one event after the other, each a moment after it was queued. Random ids that an event
- * draws are those of the client that asked for it.
+ * needs come from the client that asked for it.
  */
 final class CoordinatorThread implements CoordinatorEventProcessor {
     private static final long LEAST_US = 10;

@@ -4,8 +4,8 @@ import java.util.List;
 import java.util.Random;
 
 /**
- * Chance of one owner (a broker, a client): drawn from the life's seed and the owner's name, so that a life from which
- * somebody else is left out goes on as it did.
+ * The random numbers of one owner (a broker, a client), drawn from the life's seed and the owner's name. So they stay
+ * the same if somebody else is left out of the life.
  */
 final class Dice {
     private final Random random;

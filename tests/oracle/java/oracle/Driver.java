@@ -7,7 +7,9 @@ import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
 
-/** Plays lives: a plan a line on stdin, the rows of its life on stdout, ended by a row of source "end". */
+/**
+ * Plays lives: reads a plan per line on stdin and writes the rows of its life to stdout, then a row of source "end".
+ */
 public final class Driver {
     private Driver() {
     }

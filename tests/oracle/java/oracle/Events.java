@@ -6,7 +6,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/** What can befall a client, a broker or the cluster: one method each, named in a plan's events. */
+/** What can happen to a client, a broker or the cluster: one method each, named in a plan's events. */
 final class Events {
     private static final long METADATA_US = 20 * Agenda.MS;
 
@@ -67,10 +67,10 @@ final class Events {
         if (world.offsets().leader() == broker) elect(broker, true, METADATA_US, ms(event, "load_ms"));
     }
 
-    /** {@code lateUs}: how long the deposed leader goes on in the belief that it leads. */
+    /** {@code lateUs}: how long the deposed leader still believes that it leads. */
     void elect(Broker broker, boolean tailFetched, long lateUs, long loadUs) {
         Broker before = world.offsets().leader();
-        // A broker applies metadata in order: it resigns and follows before it can be elected once more.
+        // A broker applies metadata in order: it resigns and follows before it can be elected again.
         if (broker != before && broker.believesToLead()) broker.run().resign(before, world.offsets().epoch());
         world.offsets().elect(broker, tailFetched);
         for (Broker each : world.brokers())

@@ -5,7 +5,9 @@ import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
 
-/** What a member holds and what it is to hold, partitions or tasks: it gives up first and takes when that is known. */
+/**
+ * What a member holds and what it should hold, partitions or tasks: it first gives up, and takes once that is known.
+ */
 final class Holdings<K extends Comparable<K>> {
     private Map<K, Set<Integer>> owned = new TreeMap<>();
     private Map<K, Set<Integer>> target = new TreeMap<>();
@@ -39,7 +41,7 @@ final class Holdings<K extends Comparable<K>> {
         return true;
     }
 
-    /** Returns whether what is held has changed since this was asked last. */
+    /** Returns whether what is held has changed since the last call. */
     boolean takeUntold() {
         boolean was = untold;
         untold = false;

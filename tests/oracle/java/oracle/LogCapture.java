@@ -11,9 +11,9 @@ import org.apache.logging.log4j.core.appender.AbstractAppender;
 import org.apache.logging.log4j.core.config.Configuration;
 import org.apache.logging.log4j.core.config.Property;
 
-/** Takes what Kafka's coordinators log from INFO on into what is being played. */
+/** Passes what Kafka's coordinators log, from INFO on, to the life that is played. */
 final class LogCapture extends AbstractAppender {
-    /** Who takes a line; {@code brokerId} is 0 where the line does not name its broker. */
+    /** The receiver of lines; {@code brokerId} is 0 if the line does not name its broker. */
     @FunctionalInterface
     interface Sink {
         void log(int brokerId, LogEvent event, String message);

@@ -4,8 +4,8 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.protocol.Errors;
 
 /**
- * What members of KIP-848, share and streams groups have in common: heartbeats join (epoch 0), go on and leave
- * (-1, -2); the answer tells the epoch and the interval.
+ * What members of KIP-848, share and streams groups have in common: with heartbeats they join (epoch 0), stay, and
+ * leave (-1, -2); the answer has the epoch and the interval.
  */
 abstract class MemberByHeartbeat extends Client {
     private static final long RETRY_US = 100 * MS;
@@ -36,7 +36,7 @@ abstract class MemberByHeartbeat extends Client {
             .toString();
     }
 
-    /** Sends a heartbeat of this epoch; {@link #heard} or {@link #unanswered} is to be told how it went. */
+    /** Sends a heartbeat with this epoch; afterwards {@link #heard} or {@link #unanswered} has to be called. */
     abstract void send(int epoch);
 
     /** The epoch of a leaving heartbeat: -1 or -2. */
@@ -44,7 +44,9 @@ abstract class MemberByHeartbeat extends Client {
 
     abstract void loseAssignment();
 
-    /** Takes and gives up as the coordinator wants it, which takes a poll; returns whether there is something to tell. */
+    /**
+     * Takes and gives up as the coordinator wants, which needs a poll; returns whether there is something to report.
+     */
     abstract boolean reconcile();
 
     final String memberId() {

@@ -15,8 +15,8 @@ import org.apache.kafka.common.requests.ConsumerGroupHeartbeatRequest;
 import org.apache.kafka.common.requests.ConsumerGroupHeartbeatResponse;
 
 /**
- * A consumer of KIP-848. Its network thread sends heartbeats; what is taken from it, it gives up in its next poll; a
- * consumer that does not poll in time leaves and comes back, under the same id, when it polls again.
+ * A consumer of KIP-848. Its network thread sends heartbeats. What is taken from it, it gives up in its next poll. If
+ * it does not poll in time it leaves, and it comes back under the same id when it polls again.
  */
 final class ModernConsumer extends MemberByHeartbeat {
     private final Holdings<Uuid> partitions = new Holdings<>();

@@ -9,7 +9,7 @@ import org.apache.kafka.coordinator.common.runtime.CoordinatorPlayback;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorRecord;
 import org.apache.kafka.coordinator.group.GroupCoordinatorRecordSerde;
 
-/** How a new coordinator reads its log: all of the broker's replica, as Kafka's own loader does, after some time. */
+/** How a new coordinator loads its log: all of the broker's replica, as Kafka's own loader does, after some time. */
 final class OffsetsLoader implements CoordinatorLoader<CoordinatorRecord> {
     private final Broker broker;
     private final GroupCoordinatorRecordSerde serde = new GroupCoordinatorRecordSerde();

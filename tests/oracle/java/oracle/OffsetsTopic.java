@@ -41,7 +41,7 @@ final class OffsetsTopic {
         return replica.highWatermark() == replica.endOffset();
     }
 
-    /** The controller makes a broker the leader; each broker learns of it in its own time. */
+    /** The controller makes a broker the leader; each broker learns of it at a time of its own. */
     void elect(Broker broker, boolean tailFetched) {
         if (leader != null && leader != broker) broker.replica().follow(leader.replica(), tailFetched);
         leader = broker;
@@ -49,7 +49,7 @@ final class OffsetsTopic {
         awaitFollowers(broker);
     }
 
-    /** What a leader appends is committed once the followers have it; a deposed one's never is. */
+    /** What a leader appends is committed once the followers have it; what a deposed leader appends never is. */
     void appended(Broker broker) {
         if (broker == leader) awaitFollowers(broker);
     }

@@ -12,7 +12,7 @@ import org.apache.kafka.coordinator.common.runtime.PartitionWriter;
 import org.apache.kafka.storage.internals.log.LogConfig;
 import org.apache.kafka.storage.internals.log.VerificationGuard;
 
-/** How the coordinator of one broker program writes: to the broker's replica, as long as it believes to lead. */
+/** How the coordinator of one broker program writes: to the broker's replica, as long as it believes that it leads. */
 final class OffsetsWriter implements PartitionWriter {
     private static final LogConfig CONFIG = new LogConfig(Map.of());
 

@@ -6,8 +6,8 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * A life as it was drawn: who is there and what befalls them when. `tests/oracle/plans.py` draws plans and says what
- * each field means. Times end in their unit; a range is [least, most].
+ * A life as it was drawn: which clients there are, and what happens to them when. `tests/oracle/plans.py` draws plans
+ * and says what each field means. Names of times end in their unit; a range is [least, most].
  */
 record Plan(
     long seed,
@@ -28,7 +28,7 @@ record Plan(
         List<Long> replicate, List<Long> load, List<Long> ship) {
     }
 
-    /** A client application: what it is at each of its starts. */
+    /** A client application, as it is at each start. */
     record Client(
         String name, String protocol, String group, String host, String instance, int version, String library,
         @JsonProperty("session_ms") int sessionMs,
@@ -39,7 +39,7 @@ record Plan(
         List<String> topics, String regex, List<String> assignors) {
     }
 
-    /** Something that happens to a client or a broker; what it takes more stands in {@code with}. */
+    /** Something that happens to a client or a broker; {@code with} has its arguments. */
     record Event(@JsonProperty("at_ms") long atMs, @JsonProperty("do") String what, String who, JsonNode with) {
     }
 }

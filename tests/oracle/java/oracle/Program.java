@@ -5,8 +5,9 @@ import java.util.ArrayList;
 import java.util.List;
 
 /**
- * A running program, a broker's or a client's, and its threads. Paused, what its threads meant to do waits; resumed,
- * each thread goes on in its own order, and which comes first is chance; killed, what they meant to do never happens.
+ * A running program (a broker or a client) and its threads. While it is paused, the tasks of its threads wait. When it
+ * is resumed, each thread continues in its own order, and chance decides which thread is first. When it is killed, the
+ * tasks never run.
  */
 final class Program {
     private static final long WAKES_WITHIN_US = 3_000;

@@ -9,7 +9,7 @@ import java.util.List;
 import java.util.Map;
 
 /**
- * Writes a life down as JSON Lines in the order in which its rows can be read: a capture (sources "offsets" and
+ * Writes a life as JSON Lines in the order in which its rows can be read: a capture (sources "offsets" and
  * "telemetry"), and what no monitor sees: the coordinators' log ("log"), their live groups ("look"), and what clients
  * know of themselves ("client").
  */
@@ -27,7 +27,7 @@ final class Recorder {
         this.json = json;
     }
 
-    /** Writes a record down at the next offset, for who keeps no log of its own. */
+    /** Writes a record at the next offset, for callers that keep no log of their own. */
     void append(long timestampMs, byte[] key, byte[] value) {
         record(new Replica.Entry(records++, timestampMs, key, value));
     }
@@ -58,7 +58,9 @@ final class Recorder {
         fields.writeNumberField("timestamp_ms", timestampMs);
     }
 
-    /** A cluster row (docs/capture.md): who leads, null where nobody does, and the telemetry keys of who is up. */
+    /**
+     * A cluster row (docs/capture.md): who leads (null for nobody), and the telemetry keys of the brokers that are up.
+     */
     void cluster(long timestampMs, Integer leader, int epoch, List<Integer> brokerIds) {
         row("cluster", fields -> {
             fields.writeNumberField("timestamp_ms", timestampMs);

@@ -37,14 +37,14 @@ final class Replica {
         highWatermark = Math.max(highWatermark, offset);
     }
 
-    /** Become what a follower has of a leader: all that is committed, and the rest if it was fetched in time. */
+    /** Become a follower's copy of a leader: all that is committed, and the rest if it was fetched in time. */
     void follow(Replica leader, boolean tailFetched) {
         highWatermark = leader.highWatermark;
         endOffset = tailFetched ? leader.endOffset : leader.highWatermark;
         entries = new ArrayList<>(leader.entries.stream().filter(entry -> entry.offset() < endOffset).toList());
     }
 
-    /** Keep of each key the last record, but all of the newest {@code active} ones, which no cleaner touches. */
+    /** Keep the last record of each key, and all of the newest {@code active} records, which no cleaner touches. */
     void compact(int active) {
         long cleaned = Math.min(highWatermark, endOffset - active);
         Map<ByteBuffer, Long> last = new HashMap<>();

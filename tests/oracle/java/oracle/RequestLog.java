@@ -5,7 +5,7 @@ import java.util.Optional;
 import org.apache.kafka.network.RequestConvertToJson;
 import org.apache.kafka.network.Session;
 
-/** The line that {@code kafka.request.logger} writes of an answered request, in Kafka's own words. */
+/** The line that {@code kafka.request.logger} writes for an answered request, made by Kafka's own code. */
 final class RequestLog {
     private RequestLog() {
     }

@@ -7,7 +7,7 @@ import java.security.Security;
 
 /**
  * Makes {@code UUID.randomUUID} repeatable: Kafka draws member ids from it, and the order of its hash maps (who leads
- * next, which protocol wins a tie) follows from them. Ids come from whoever is asking, see {@link #drawFrom}.
+ * next, which protocol wins a tie) depends on them. Ids come from whoever is asking, see {@link #drawFrom}.
  */
 public final class SeededIds extends SecureRandomSpi {
     private static Dice dice = new Dice(0, "nobody");

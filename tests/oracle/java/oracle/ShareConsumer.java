@@ -7,7 +7,7 @@ import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.requests.ShareGroupHeartbeatRequest;
 import org.apache.kafka.common.requests.ShareGroupHeartbeatResponse;
 
-/** A consumer of a share group: it takes what it is given, and has nothing to give up. */
+/** A consumer of a share group: it takes what it is assigned, and has nothing to give up. */
 final class ShareConsumer extends MemberByHeartbeat {
     private List<String> topics;
     private boolean subscriptionChanged = false;

@@ -19,7 +19,7 @@ import org.apache.kafka.image.MetadataProvenance;
 final class Topics {
     private static final Node NODE = new Node(1, "10.0.0.1", 9092);
 
-    /** What a change of the topics is to a broker. */
+    /** What a change of the topics means to a broker. */
     record Change(MetadataDelta delta, MetadataImage image) {
     }
 
@@ -32,7 +32,7 @@ final class Topics {
         return new Uuid(0x4000L | hash << 20, 0x8000000000000000L | hash);
     }
 
-    /** Makes topics, or lets them grow. */
+    /** Creates topics, or lets them grow. */
     Change grow(Map<String, Integer> wanted) {
         MetadataDelta delta = new MetadataDelta.Builder().setImage(image).build();
         wanted.forEach((topic, count) -> {

@@ -8,7 +8,7 @@ import java.util.List;
 import java.util.Map;
 import org.apache.logging.log4j.core.LogEvent;
 
-/** One life: its brokers and clients, and what befalls them. */
+/** One life: its brokers and clients, and what happens to them. */
 final class World {
     private static final long LOOK_EVERY_US = 1_500 * Agenda.MS;
     private static final long FIRST_METADATA_US = 700 * Agenda.MS;
@@ -85,7 +85,7 @@ final class World {
         return plan.startMs() + agenda.nowUs() / Agenda.MS;
     }
 
-    /** Where random ids come from that are made for a client. */
+    /** The source of random ids that are made for a client. */
     Dice idsOf(String clientId) {
         return ids.computeIfAbsent(clientId, id -> new Dice(plan.seed(), "ids of " + id));
     }
@@ -94,7 +94,7 @@ final class World {
         return port++;
     }
 
-    /** Whom a broker, asked by chance, names as the coordinator; null where nobody answers or knows. */
+    /** The coordinator according to a broker chosen at random; null if nobody answers or knows. */
     Broker coordinatorToldTo(Dice dice) {
         Broker asked = brokers.get((int) dice.between(0, brokers.size() - 1));
         if (!asked.isUp() || asked.isPaused()) return null;
@@ -107,7 +107,9 @@ final class World {
         recorder.log(brokerId, atMs, event.getLevel().name(), message, event.getLoggerName());
     }
 
-    /** What the monitor learns of who leads: as a broker, asked by chance, believes, in the clock of that broker. */
+    /**
+     * What the monitor learns about who leads: what a broker chosen at random believes, dated by that broker's clock.
+     */
     private void askMetadata() {
         agenda.after(plan.metadataMs() * Agenda.MS, this::askMetadata);
         Broker asked = brokers.get((int) metadataDice.between(0, brokers.size() - 1));
@@ -119,7 +121,7 @@ final class World {
             asked.run().leaderEpoch(), up);
     }
 
-    /** Writes down the coordinator's live groups if nothing about them is on its way to the capture. */
+    /** Writes the coordinator's live groups if nothing about them is still on its way to the capture. */
     private void look() {
         agenda.after(LOOK_EVERY_US, this::look);
         Broker leader = offsets.leader();

@@ -28,7 +28,9 @@ final class Call {
     final boolean waits;
     private final Exchange exchange;
 
-    /** {@code version}: the least that the test means; a request with newer fields is of the first that has them. */
+    /**
+     * {@code version}: the lowest that the test means; a request with newer fields has the first version that has them.
+     */
     Call(Callers.Line line, ApiMessage data, int version, String clientId, InetAddress address, long atMs, boolean waits) {
         this.line = line;
         this.waits = waits;
@@ -66,7 +68,7 @@ final class Call {
         return exchange.response.data();
     }
 
-    /** The line that the broker writes of it, answered now. */
+    /** The line that the broker writes for it if it is answered now. */
     String logged(long nowMs) {
         exchange.completedUs = Math.max(exchange.localDoneUs, nowMs * Agenda.MS + 2 * STAGE_US);
         exchange.sendingUs = exchange.completedUs + STAGE_US;

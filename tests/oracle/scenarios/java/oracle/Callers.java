@@ -16,8 +16,9 @@ import org.apache.kafka.common.message.SyncGroupRequestData;
 import org.apache.kafka.common.protocol.ApiMessage;
 
 /**
- * Which connection a request of a test came by: the tests name none. A member keeps its own, from the answer that names
- * it on; a request while another waits comes by a new one, for a broker reads one request of a connection at a time.
+ * The connection by which a request of a test came: the tests name none. A member keeps its own, from the first answer
+ * that names it. A request that comes while another one waits uses a new connection, because a broker reads one request
+ * of a connection at a time.
  */
 final class Callers {
     /** One client's connection to the broker. */

@@ -9,7 +9,10 @@ import org.apache.kafka.coordinator.common.runtime.MockCoordinatorExecutor.Execu
 import org.apache.kafka.coordinator.common.runtime.MockCoordinatorTimer.ExpiredTimeout;
 import org.apache.kafka.server.authorizer.AuthorizableRequestContext;
 
-/** What {@link Weaving} makes Kafka's classes call. Public, for the calls come from their packages. */
+/**
+ * The methods that {@link Weaving} makes Kafka's classes call. They are public because the calls come from other
+ * packages.
+ */
 public final class Hooks {
     private static Scenarios.Test test;
 
@@ -24,7 +27,7 @@ public final class Hooks {
         return test == null ? null : test.tape();
     }
 
-    /** A coordinator was put together with its mocks. */
+    /** A coordinator was built with its mocks. */
     public static void built(Object context, Object[] parts) {
         if (test != null) test.begin(new Stage(context, parts));
     }
@@ -56,7 +59,7 @@ public final class Hooks {
         if (tape() != null) tape().enter();
     }
 
-    /** Something was done of which no telemetry tells: records are in its result, or were added to a list. */
+    /** Something was done that no telemetry shows: its records are in its result, or were added to a list. */
     public static void done(Object[] arguments, Object result) {
         if (tape() == null) return;
         if (tape().isOutermost()) {
@@ -71,7 +74,7 @@ public final class Hooks {
         if (tape() != null) tape().exit();
     }
 
-    /** Timers were run, or tasks of the background. */
+    /** Timers or tasks of the background were run. */
     public static void polled(List<?> results) {
         if (tape() == null) return;
         for (Object each : results)

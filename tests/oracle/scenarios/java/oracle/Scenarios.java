@@ -15,8 +15,8 @@ import org.junit.platform.launcher.core.LauncherDiscoveryRequestBuilder;
 import org.junit.platform.launcher.core.LauncherFactory;
 
 /**
- * Runs a class of Kafka's own tests, and prints what each leaves outside: the rows of a life, ended by one of source
- * "scenario". A test that puts several coordinators together, one after the other, is as many scenarios.
+ * Runs a class of Kafka's own tests, and prints what each leaves outside: the rows of a life, then a row of source
+ * "scenario". A test that builds several coordinators, one after the other, gives as many scenarios.
  */
 public final class Scenarios {
     private Scenarios() {
@@ -35,7 +35,7 @@ public final class Scenarios {
         out.flush();
     }
 
-    /** A test that runs, and the coordinator that it has put together last. */
+    /** A test that runs, and the coordinator that it built last. */
     static final class Test {
         private final String name;
         private final JsonGenerator out;

@@ -29,7 +29,7 @@ final class Stage {
     private final PriorityQueue<ScheduledTimeout<?>> timeouts;
     private final long begunMs;
 
-    /** {@code parts}: what the context was constructed of. */
+    /** {@code parts}: the constructor arguments of the context. */
     @SuppressWarnings("unchecked")
     Stage(Object context, Object[] parts) {
         this.context = context;
@@ -58,7 +58,7 @@ final class Stage {
         return time.milliseconds() - begunMs + FIRST_MS;
     }
 
-    /** When the first timer is due that is set. */
+    /** When the first timer that is set is due. */
     OptionalLong firstDueMs() {
         return timeouts.isEmpty() ? OptionalLong.empty() : OptionalLong.of(timeouts.peek().deadlineMs() - begunMs + FIRST_MS);
     }
@@ -77,13 +77,13 @@ final class Stage {
         }
     }
 
-    /** Lets time pass, as a test does: what is due runs, its records are replayed, and here they are stored too. */
+    /** Lets time pass, as a test does: what is due runs, and its records are replayed; here they are stored, too. */
     void sleep(long ms) throws ReflectiveOperationException {
         for (Object each : (List<?>) call("sleep", new Class<?>[] {long.class}, ms)) stored(((ExpiredTimeout<?>) each).result());
         call("processTasks", new Class<?>[0]);
     }
 
-    /** Does what a runtime does with the records of a result, and many a test leaves out. */
+    /** Does what the runtime does with the records of a result; many tests leave that out. */
     void apply(CoordinatorRecord record) throws ReflectiveOperationException {
         call("replay", new Class<?>[] {CoordinatorRecord.class}, record);
     }
@@ -97,7 +97,7 @@ final class Stage {
         return method.invoke(context, arguments);
     }
 
-    /** What the monitor is told of the cluster: session timeouts. */
+    /** The monitor's settings for the cluster: session timeouts. */
     Map<String, Integer> sessionTimeoutsMs() {
         return Map.of(
             "consumer", config.consumerGroupSessionTimeoutMs(),

@@ -23,11 +23,11 @@ import org.apache.kafka.server.authorizer.AuthorizableRequestContext;
 import org.apache.logging.log4j.core.LogEvent;
 
 /**
- * What one test leaves outside: its records in the offsets topic, a line of the request log for each answer, and
- * beside them the coordinator's own log and its live groups.
+ * What one test leaves outside: its records in the offsets topic, a line of the request log for each answer, and beside
+ * them the coordinator's own log and its live groups.
  *
- * The clock of these tests starts at 1 s after the epoch, and stands still but where a test sleeps. Here a step that leaves
- * something is a millisecond after the one before, or nobody could tell their order.
+ * The clock of these tests starts at 1 s after the epoch, and stands still unless a test sleeps. Here each step that
+ * leaves something is a millisecond after the one before; otherwise nobody could tell their order.
  */
 final class Tape implements LogCapture.Sink {
     private static final long AFTERLIFE_MS = 120_000;
@@ -84,7 +84,9 @@ final class Tape implements LogCapture.Sink {
         return depth == 1;
     }
 
-    /** Time has passed: how the groups were, and the probes of that time. A broker whose timers come late stood still. */
+    /**
+     * Time has passed: how the groups were, and the probes of that time. If timers came late, the broker was paused.
+     */
     private void catchUp() {
         if (nowMs - toldMs < PROBE_EVERY_MS) return;
         look();
@@ -151,7 +153,7 @@ final class Tape implements LogCapture.Sink {
         write(result.records(), result.appendFuture(), result.replayRecords());
     }
 
-    /** A record was put into the groups: one that no result bore was written by the test itself. */
+    /** A record was replayed into the groups: if no result had it, the test wrote it itself. */
     void replayed(CoordinatorRecord record) {
         enter();
         unapplied.removeIf(each -> each == record);
@@ -159,7 +161,7 @@ final class Tape implements LogCapture.Sink {
         depth--; // a test's records are one write, however many
     }
 
-    /** Writes those of a list that are records not written yet; they are gone where they cannot be stored. */
+    /** Writes the records of a list that are not written yet; they are lost if they cannot be stored. */
     void write(List<?> results, CompletableFuture<Void> stored, boolean toBeApplied) {
         for (Object each : results) {
             if (!(each instanceof CoordinatorRecord record) || !written.add(record)) continue;
@@ -196,7 +198,7 @@ final class Tape implements LogCapture.Sink {
         rowsCommitted = rows.size();
     }
 
-    /** What was written since could not be stored, and who asked for it was not answered. */
+    /** What was written since could not be stored, and the requests that caused it were not answered. */
     void rollBack() {
         rows.subList(Math.min(rowsCommitted, rows.size()), rows.size()).clear();
         unapplied.clear();
@@ -204,7 +206,7 @@ final class Tape implements LogCapture.Sink {
 
     // ---------------------------------------------------------------- the end
 
-    /** Lets the groups live on for a while, though no client asks any more; then prints it all. */
+    /** Lets the groups live on for a while without clients, then prints it all. */
     void end(Recorder recorder) {
         long untilMs = stage.nowMs() + AFTERLIFE_MS;
         try {

@@ -31,7 +31,7 @@ import org.apache.kafka.coordinator.group.modern.share.ShareGroupMember;
 import org.apache.kafka.coordinator.group.streams.StreamsGroup;
 import org.apache.kafka.coordinator.group.streams.StreamsGroupMember;
 
-/** The groups of a coordinator as its own objects hold them, with the instants that their sessions end. */
+/** The groups of a coordinator as its own objects hold them, with the instants at which their sessions end. */
 public final class LiveGroups {
     private static final JsonNodeFactory JSON = JsonNodeFactory.instance;
 
@@ -42,7 +42,7 @@ public final class LiveGroups {
     LiveGroups() {
     }
 
-    /** {@code dueMs}: by the key of a timer, the instant for which it is set; empty where it is not. */
+    /** {@code dueMs}: by the key of a timer, the instant for which it is set; empty if it is not set. */
     public LiveGroups(GroupMetadataManager groups, Function<String, OptionalLong> dueMs) {
         this.groups = groups;
         this.dueMs = dueMs;

@@ -26,15 +26,15 @@ import org.apache.kafka.server.util.PartitionMetadataClient;
 import org.apache.kafka.server.util.timer.Timer;
 
 /**
- * A broker's group coordinator, put together as {@link GroupCoordinatorService.Builder} does, but with an event loop and
- * background threads of the caller's, and with its live groups in reach. In this package, for Kafka keeps the
- * constructor to it.
+ * A broker's group coordinator, built as {@link GroupCoordinatorService.Builder} does, but with the caller's event loop
+ * and background threads, and with access to its live groups. It is in this package because Kafka's constructor can be
+ * called only from here.
  */
 public final class OpenCoordinator {
     private final GroupCoordinatorService service;
     private final LiveGroups liveGroups;
 
-    /** What a coordinator is built of that is the caller's. */
+    /** The parts of a coordinator that come from the caller. */
     public record Parts(
         int nodeId, Map<String, String> properties, Map<String, Map<String, String>> groupProperties, Time time,
         Timer timer, CoordinatorEventProcessor processor, ExecutorService background, PartitionWriter writer,
@@ -83,7 +83,7 @@ public final class OpenCoordinator {
             .build();
     }
 
-    /** Ends of the topics that share groups read; nobody asks here. */
+    /** End offsets of the topics that share groups read; nobody asks for them here. */
     private static final class NoOffsets implements PartitionMetadataClient {
         @Override
         public Map<TopicPartition, CompletableFuture<OffsetResponse>> listLatestOffsets(Set<TopicPartition> partitions) {

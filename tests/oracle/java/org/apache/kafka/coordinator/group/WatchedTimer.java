@@ -8,7 +8,7 @@ import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorRecord;
 import org.apache.kafka.coordinator.common.runtime.CoordinatorTimer;
 
-/** The coordinator's own timer, and for which instant each of its timers is set. */
+/** The coordinator's own timer, which also shows for which instant each of its timers is set. */
 final class WatchedTimer implements CoordinatorTimer<CoordinatorRecord> {
     private final CoordinatorTimer<CoordinatorRecord> timer;
     private final Time time;
@@ -19,7 +19,7 @@ final class WatchedTimer implements CoordinatorTimer<CoordinatorRecord> {
         this.time = time;
     }
 
-    /** When a timer that is still set is due, by the wall clock as it goes now. */
+    /** When a timer that is still set is due, by the present wall clock. */
     OptionalLong dueMs(String key) {
         if (!timer.isScheduled(key)) return OptionalLong.empty();
         return OptionalLong.of(dueMs.get(key) + time.milliseconds() - time.hiResClockMs());
