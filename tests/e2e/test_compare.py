@@ -1,4 +1,4 @@
-"""The judge itself: what is missing, extra, off or right must come out as such."""
+"""Tests of the judge: what is missing, extra, off or right must be found to be so."""
 
 import gzip
 import json
@@ -57,7 +57,7 @@ def test_an_expiry_is_right_missing_extra_or_off(truth, printed, verdicts):
 
 @pytest.mark.parametrize(("later_ms", "verdicts"), [(62_000, ["ok", "ok"]), (51_000, ["ok", "MISSING"])])
 def test_an_incident_that_goes_on_with_another_removal_tells_that_too(later_ms, verdicts):
-    """The member joined in between and was never heard: its incident stayed open, and names the other deadline."""
+    """The member joined in between and was never heard: its incident stayed open, and has the other deadline."""
     truth = [logged(50_000), logged(55_000, kind="joined"), logged(62_100)]
     printed = recorded(said(50_000), {**said(later_ms), "transition": "closed", "reason": "rejoined"})
     assert [row.verdict for row in session_rows(truth, printed)] == verdicts
@@ -77,7 +77,7 @@ def test_three_seconds_are_allowed_only_soon_after_the_partition_was_loaded():
     assert [row.verdict for row in session_rows([elsewhere, logged(50_000)], recorded(said(52_500)))] == ["OFF"]
 
 
-# what the log has of the group beside the end of a session at 50,000 -> the verdict where we say nothing of it
+# what the log has of the group besides the end of a session at 50,000 -> the verdict if we report nothing
 PHASES = {
     "in a phase that ended with its coordinator": (["rebalance 45,000", "coordinator-loaded 60,000"], "UNTOLD"),
     "in a phase that ended": (
@@ -101,7 +101,7 @@ def test_an_expiry_in_a_phase_that_ends_with_its_coordinator_is_not_demanded(nam
     assert [row.verdict for row in rows] == [verdict]
 
 
-# when a partition was loaded, and the interval that we state of a deadline -> the verdict on a session's end at 50,000
+# when a partition was loaded, and the interval that we state for a deadline -> the verdict on a session's end at 50,000
 STATED = {
     "it holds the end": (40_000, (45_000, 54_000), "WITHIN"),
     "it ends before": (40_000, (45_000, 48_900), "OFF"),
@@ -120,7 +120,7 @@ def test_soon_after_a_load_a_stated_interval_that_holds_the_end_will_do(name):
     assert ("1 dated by an interval" in score("session-expired", rows)) is (verdict == "WITHIN")
 
 
-# the stated interval, and when the session ended -> the verdict, where broker-1 stood still from 50,000 to 54,000
+# the stated interval, and when the session ended -> the verdict, with broker-1 paused from 50,000 to 54,000
 PAUSED = {
     "it ended as the broker went on": ((50_080, 54_000), 54_010, "WITHIN"),
     "it ended as the broker was stopped": ((50_080, 54_000), 50_010, "ok"),
@@ -207,7 +207,7 @@ def test_of_a_consumer_that_never_told_its_limit_nobody_knows_that_it_broke_it()
     assert slept([left], Sleepers([], actions)) == []
 
 
-# when we say that it broke its limit, when its leave was answered what
+# when we report that it broke its limit, when its leave was answered and how
 UNHEARD = {
     "as its leave was refused": ([11_000], (11_010, 16), ["UNHEARD"]),
     "twice, and one leave was refused": ([11_000, 11_500], (11_010, 16), ["UNHEARD", "EXTRA"]),
@@ -262,7 +262,7 @@ IN_SINCE = {
 @pytest.mark.parametrize("name", IN_SINCE)
 @pytest.mark.parametrize("kip848", [False, True])
 def test_only_who_was_in_for_its_limit_is_told_by_its_return(name, kip848, tmp_path):
-    """A client that has overslept its limit may join as another member without a poll, where its coordinator moved."""
+    """If its coordinator moved, a client that overslept its limit may join as another member without a poll."""
     joined_ms, back = IN_SINCE[name]
     if kip848:
         asks = [(joined_ms, 0), (19_000, -1), (19_300, 0)]
@@ -283,7 +283,7 @@ def test_only_who_was_in_for_its_limit_is_told_by_its_return(name, kip848, tmp_p
 KIP848 = {"memberId": "m", "rebalanceTimeoutMs": 10_000}
 
 
-# what we say, of a member that stalled at 1,000 for more than its limit of 10 s, and left at 14,000
+# what we report about a member that stalled at 1,000 for more than its limit of 10 s, and left at 14,000
 BY_ITS_WORD = {
     "its limit, as it pushed": (11_200, "observed", 200, "ok"),
     "its leave": (14_200, "observed", 200, "ok"),
@@ -294,7 +294,7 @@ BY_ITS_WORD = {
 
 @pytest.mark.parametrize("name", BY_ITS_WORD)
 def test_a_leave_that_trails_its_limit_is_held_to_its_clients_word(name, tmp_path):
-    """A KIP-848 client cannot leave while a heartbeat of it waits behind a stalled write; what it pushed was true."""
+    """A KIP-848 client cannot leave while its heartbeat waits behind a stalled write; what it pushed was true."""
     told_ms, evidence, off_ms, verdict = BY_ITS_WORD[name]
     with gzip.open(tmp_path / "c.jsonl.gz", "wt") as capture:
         capture.write("")
@@ -309,7 +309,7 @@ def test_a_leave_that_trails_its_limit_is_held_to_its_clients_word(name, tmp_pat
 
 @pytest.mark.parametrize(("errors", "back"), [((79, 0), True), ((79,), False)])
 def test_who_asks_to_join_again_and_is_not_let_in_has_not_returned(errors, back, tmp_path):
-    """It may have died meanwhile, or asked a broker that is no coordinator any more."""
+    """It may have died meanwhile, or asked a broker that no longer coordinates."""
     lines = [(9_000, line("LEAVE_GROUP", {"members": [{"memberId": "m"}]}, {"errorCode": 0}))]
     for n, error in enumerate(errors):
         lines.append((12_000 + n, line("JOIN_GROUP", {"memberId": ""}, {"errorCode": error})))

@@ -1,6 +1,6 @@
-"""`broker --no-telemetry`: the coordinator's own log alone tells who expired, when, and accuses nobody else.
+"""`broker --no-telemetry`: the coordinator's own log alone shows who expired and when, and nobody else is reported.
 
-A real broker, recorded as `capture` does, without a line of the request log; the capture is replayed as a user would.
+A real broker is recorded as `capture` does, without a line of the request log; the capture is replayed as a user would.
 """
 
 import json
@@ -47,7 +47,7 @@ def await_(condition, what):
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
-    """What the broker logged, the capture's rows of telemetry, and what `replay` prints."""
+    """What the broker logged, the capture's telemetry rows, and what `replay` prints."""
     skip_without_broker()
     folder = tmp_path_factory.mktemp("log")
     (port,) = free_ports(1)
@@ -79,7 +79,7 @@ def ask_for_topic(server):
 
 
 def play(stack, server, log):
-    """Two groups of three: of each one is killed, one is closed and one stays."""
+    """Start two groups of three; in each, one is killed, one is closed and one stays."""
     clients = []
     for software, group in (("kafka-python", "classic"), ("confluent-848", "modern")):
         for fate in ("killed", "closed", "stays"):

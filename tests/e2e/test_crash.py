@@ -12,9 +12,9 @@ from tests.e2e.crash_tale import EXPIRED, Faults, NothingLost, Tale, cluster_and
 pytestmark = [pytest.mark.soak, pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(1_800)]
 
 PAUSE_S = 60.0
-# How each run ends, by its seed. `begin`: as its first checkpoint begins; `start`: while it starts; `batch`: in a batch
-# or between two; the rest kill themselves between the two commits of a batch: the second one they apply, the first one
-# that opens or closes an incident. `pause`: as `batch`, and then nothing runs for a minute.
+# How each run ends, by its seed. `begin`: when its first checkpoint begins; `start`: while it starts; `batch`: in a
+# batch or between two; the rest kill themselves between the two commits of a batch: of the second batch that they
+# apply, or of the first one that opens or closes an incident. `pause`: as `batch`, and then nothing runs for a minute.
 FATES = ["begin", "batch", "opened", "start", "2", "closed", "pause", "batch", "opened", "batch"]
 OWN_HAND = {"2", "opened", "closed"}
 
@@ -41,7 +41,7 @@ def tell(tale: Tale) -> Tale:
 
 
 def die(job: Job, fate: str, chance: random.Random) -> None:
-    """End a run at an instant of the seed's choice."""
+    """End a run at an instant that the seed chooses."""
     if fate in OWN_HAND:
         job.await_own_end()
         return

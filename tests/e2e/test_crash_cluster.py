@@ -1,7 +1,7 @@
-"""The crash tests' stand-in cluster in no time: `replay` must say of it what it knows itself, before any job is killed.
+"""The crash tests' stand-in cluster without waiting: `replay` must agree with what it knows, before any job is killed.
 
-Else a crash test fails where nothing crashed: a stand-in whose members beat with a generation that nobody had told them
-of yet cost a session, and was found by chance once in two runs of six minutes.
+Otherwise a crash test could fail where nothing crashed. In an earlier version, members sent heartbeats with a
+generation that nobody had told them yet, which cost a session. It was found by chance, once in two runs of six minutes.
 """
 
 import heapq
@@ -27,7 +27,7 @@ class NoBroker:
 
 
 class Tape(crash_cluster.LiveCluster):
-    """Time goes as fast as it is played, and what is written is kept."""
+    """A cluster whose time goes as fast as it can be played, and which keeps what it writes."""
 
     def __init__(self, seed):
         super().__init__(NoBroker(), "tape", GROUPS, size=3, seed=seed)

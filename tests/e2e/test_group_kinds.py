@@ -1,6 +1,6 @@
-"""Groups of the newer kinds on a real broker: at every quiet point the replica is what the broker's own Admin answers.
+"""Groups of the newer kinds on a real broker: at every quiet point the replica is what the broker's Admin API answers.
 
-One cluster, several groups at once. A *moment* is an instant between two equal answers of the broker; afterwards the
+One cluster, several groups at once. A *moment* is an instant between two equal answers of the broker. Afterwards the
 capture is replayed up to that instant, and the group must look the same: state, epochs, and each member's epoch,
 assignment and target.
 """
@@ -58,7 +58,7 @@ SETTINGS = ShardSettings(
 
 @dataclass(frozen=True)
 class Moment:
-    """What the broker said of a group, and when."""
+    """What the broker said about a group, and when."""
 
     name: str
     group: str
@@ -85,7 +85,7 @@ class MemberSpec:
 
 @dataclass
 class Play:
-    """The scenes of this test: members, questions to the broker, and the moments kept."""
+    """The scenes of this test: members, questions to the broker, and the moments that are kept."""
 
     world: World
     members: list[Client] = field(default_factory=list)
@@ -129,14 +129,14 @@ def owns(truth: dict[str, Any]) -> list[int]:
 
 
 def has(state: str, *owned: int) -> Callable[[dict[str, Any]], bool]:
-    """So many members, each with so many partitions or tasks."""
+    """Require so many members, each with so many partitions or tasks."""
     return lambda truth: is_in(state, len(owned))(truth) and owns(truth) == sorted(owned)
 
 
 def blocked(kept: int) -> Callable[[dict[str, Any]], bool]:
-    """One member waits for what the other, which has been told to give it up, still owns.
+    """Require that one member waits for what another, which was told to give it up, still owns.
 
-    It has gone on to the new epoch, the other has not: before that it does not wait yet.
+    The one that waits has gone on to the new epoch, the other has not: before that it does not wait yet.
     """
 
     def is_so(truth: dict[str, Any]) -> bool:
@@ -159,7 +159,7 @@ def first_refused(*members):
 
 
 def reconciling(play: Play) -> None:
-    """m1 does not give up what m2 is to get, then does; m3 comes and m1 holds on for longer than it may."""
+    """Let m1 keep what m2 is to get, then give it up; m3 comes, and m1 keeps its partitions for longer than it may."""
     topic = play.world.topic("kip", 4)
     with play.asker() as asker:
         m1 = play.member("consumer", "kip", topic, rebalance_timeout_ms=10_000)
@@ -187,7 +187,7 @@ def reconciling(play: Play) -> None:
 
 
 def static_and_regex(play: Play) -> None:
-    """A static member leaves for a while (-2); a member subscribes to a regular expression."""
+    """Let a static member leave for a while (-2), and a member subscribe to a regular expression."""
     topic = play.world.topic("pattern-a", 2)
     with play.asker() as asker:
         play.member("consumer", "odd", topic)
@@ -208,7 +208,7 @@ def epochs(truth: dict[str, Any]) -> list[int]:
 
 
 def sharing(play: Play) -> None:
-    """Two share consumers; one leaves, the other dies."""
+    """Start two share consumers; one leaves, the other dies."""
     topic = play.world.topic("shared", 2)
     with play.asker() as asker:
         first, second = play.member("share", "share", topic), play.member("share", "share", topic)
@@ -222,7 +222,7 @@ def sharing(play: Play) -> None:
 
 
 def streaming(play: Play) -> None:
-    """Two members of a streams group; a task is handed over; one dies; another group lacks its source topic."""
+    """Start two members of a streams group: a task is handed over, one dies; another group lacks its source topic."""
     topic = play.world.topic("streamed", 4)
     with play.asker() as asker:
         play.member("streams", "waiting", "does-not-exist")
@@ -244,7 +244,7 @@ def streaming(play: Play) -> None:
 
 
 def migrating(play: Play) -> None:
-    """A classic group with an open incident is upgraded, downgraded by a leave, upgraded, downgraded by an expiry."""
+    """Upgrade a classic group with an open incident, downgrade it by a leave, upgrade it, downgrade it by an expiry."""
     world = play.world
     topic = world.topic("moving", 4)
     newer = Spec("confluent-848", "moving", "moving-newer", (topic,))
@@ -269,7 +269,7 @@ def migrating(play: Play) -> None:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
-    """The play, its capture's rows, and a resolver of topic ids as the cluster knew them."""
+    """The played scenes, the rows of their capture, and a resolver of topic ids as the cluster knew them."""
     folder = tmp_path_factory.mktemp("kinds")
     scenes = (reconciling, static_and_regex, sharing, streaming, migrating)
     with World("kinds", folder, properties=PROPERTIES) as world:
@@ -291,13 +291,13 @@ def reports(history: History) -> list[GroupReport]:
 
 
 def seen(group: dict[str, Any]) -> dict[str, Any]:
-    """What the replica shows of a group, as `GroupTruth.java` says it."""
+    """Return what the replica shows of a group, in the form of `GroupTruth.java`."""
     members = {}
     classic = group["type"] == "classic"
     for member in group["members"]:
         target = None if classic or group["type"] == "share" else partitions(member["target"])
         owned = partitions(member["assignment"])
-        if group["type"] == "streams":  # what is to be given up the broker does not describe
+        if group["type"] == "streams":  # the broker does not describe what a member has to give up
             owned = [task for task in owned if task not in partitions(member["revoking"])]
         members[member["member_id"]] = {
             "epoch": None if classic else member["generation"], "assignment": owned, "target": target

@@ -1,8 +1,8 @@
-"""`kill -9` of one process of the job after the other, which and when by a seed: nothing is lost, doubled or reopened.
+"""`kill -9` of one process of the job after another, chosen by a seed: nothing is lost, doubled or reopened.
 
-`KILLS=…` says how many (50), `SEED=…` which; `make kills`. A dead Python worker is the job's own affair: it goes on by
-itself. A dead JVM ends the job with a line that says so, and a dead driver ends its JVM: a supervisor starts it again.
-`serve` is killed as often in `tests/streaming/serve/test_killed.py`.
+`KILLS=…` says how many (50), `SEED=…` which; `make kills`. The job replaces a dead Python worker by itself. A dead JVM
+ends the job with a line that says so, and a dead driver ends its JVM: a supervisor starts the job again. `serve` is
+killed as often in `tests/streaming/serve/test_killed.py`.
 """
 
 import os
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.e2e, pytest.mark.spark, pytest.mark.
 
 KILLS = int(os.environ.get("KILLS", "50"))
 SEED = int(os.environ.get("SEED", "1"))
-ENDS_S = 60.0  # a second or two do; what never ends hangs silently
+ENDS_S = 60.0  # a second or two are enough; what never ends hangs silently
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def tale(tmp_path_factory):
 
 
 def tell(tale: Tale, chance: random.Random) -> Tale:
-    """Kill something at an instant of the seed's choice, and see that what is left goes on or ends; then conclude."""
+    """Kill something at instants that the seed chooses, and check that the rest goes on or ends; then conclude."""
     job, faults = tale.job, Faults(tale.cluster)
     for _ in range(KILLS):
         if not job.running:
@@ -51,7 +51,7 @@ def tell(tale: Tale, chance: random.Random) -> Tale:
 
 
 def kill_driver(job: Job, _: random.Random) -> None:
-    """Its JVM must end too, but the next driver starts at once all the same."""
+    """Kill the driver: its JVM must end too, but the next driver starts at once all the same."""
     job.process.kill()
     job.process.wait()
 
@@ -63,7 +63,7 @@ def kill_jvm(job: Job, _: random.Random) -> None:
 
 
 def kill_worker(job: Job, chance: random.Random) -> None:
-    """Or the daemon that makes workers: they look alike."""
+    """Kill a worker, or the daemon that forks workers: they look alike."""
     while True:
         with suppress(ProcessLookupError):  # a worker may end by itself meanwhile
             os.kill(chance.choice(job.until(job.workers)), signal.SIGKILL)

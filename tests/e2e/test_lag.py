@@ -1,4 +1,4 @@
-"""`run` and `serve` over one broker: who commits one partition no more is named, and every number is the broker's."""
+"""`run` and `serve` on one broker: who no longer commits a partition is named, and all numbers are the broker's."""
 
 import time
 
@@ -24,7 +24,7 @@ CASTS = (
 PARTITION = 2
 ALLOWED_S = 3 * STUCK.every_s + 30
 BUSY_S = 60
-"""So much later it may be told where other tests have the cores; `make lag-chaos` grants nothing."""
+"""How much later it may be reported if other tests use the cores; `make lag-chaos` allows nothing."""
 ROUND_S = 10
 
 
@@ -50,12 +50,12 @@ class Served:
         }
 
     def lag_incidents(self):
-        """Return what is told of lag, of all groups."""
+        """Return all lag incidents of all groups."""
         rules = ("partition-stalled", "lag-growing", "offset-rewound", "offsets-lost")
         return [incident for rule in rules for incident in self.json(f"/api/v1/incidents?rule={rule}")]
 
     def lags(self):
-        """Return the lag of each partition as the three endpoints tell it."""
+        """Return the lag of each partition according to the three endpoints."""
         listed = {
             (cast.group, p["topic"], str(p["partition"])): p["lag"]
             for cast in CASTS

@@ -1,4 +1,4 @@
-"""The judge of `lag_chaos`: what it demands of offsets and of incidents, on made-up answers."""
+"""Tests of the judge of `lag_chaos`: what it requires of offsets and of incidents, on made-up answers."""
 
 import pytest
 

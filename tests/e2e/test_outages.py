@@ -1,4 +1,4 @@
-"""The world misbehaves: telemetry breaks, the broker goes away, strangers choose hostile names. The job goes on."""
+"""The job goes on when telemetry breaks, the broker goes away, or strangers choose hostile names."""
 
 import json
 import subprocess
@@ -88,7 +88,7 @@ def test_outages_of_telemetry_and_broker_make_one_incident_each_and_accuse_nobod
         accused = [(row["group"], row["member_id"]) for row in running.incidents("session-expired")]
         assert accused == [death[:2] for death in cluster.deaths]
         rules = {rule for (rule,) in running.rows("SELECT DISTINCT rule FROM incidents")}
-        # The last is true of these groups once stable for a minute: their session timeout is Kafka's minimum.
+        # The last is true of these groups once they are stable for a minute: their session timeout is Kafka's minimum.
         known = {
             "telemetry-stalled",
             "session-expired",
@@ -102,7 +102,7 @@ def test_outages_of_telemetry_and_broker_make_one_incident_each_and_accuse_nobod
 
 
 def closed_in_turn(running, number):
-    """Wait until so many stalls are over, each for the reason that telemetry is back."""
+    """Wait until so many stalls are closed, each because telemetry is back."""
     sql = "SELECT reason FROM incidents WHERE rule = 'telemetry-stalled' AND closed_ms IS NOT NULL"
     assert set(running.await_rows(sql, lambda rows: len(rows) == number)) == {("telemetry-back",)}
 
@@ -158,7 +158,7 @@ def every_name_is_served(url):
 
 
 def send_broken_rows(cluster):
-    """Send what nobody can read; returns what the quarantine is to say: source, topic, partition, offset, head."""
+    """Send what nobody can read; return what the quarantine must have: source, topic, partition, offset, head."""
     lines, records = ("telemetry", cluster.lines), ("offsets", cluster.records)
     half = synthetic.heartbeat_line("orders", Member(1), 1)[:400]
     rows = [
@@ -186,7 +186,7 @@ def send_broken_rows(cluster):
 
 @contextmanager
 def served(config):
-    """Run the real `serve`; yields its address."""
+    """Run the real `serve`; yield its address."""
     command = [sys.executable, "-m", "streaming.cli", "serve", "--config", str(config)]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         try:

@@ -1,4 +1,4 @@
-"""Quiet points themselves: which answers of the brokers make one."""
+"""Tests of quiet points: which answers of the brokers make one."""
 
 from math import inf
 
@@ -19,7 +19,7 @@ def said(*members, state="Stable", epoch=None):
 
 STABLE, OTHER = said("m1"), said("m1", "m2")
 
-# what was asked when, answered when, and what for group g -> instants of its quiet points
+# question and answer times, and the answer for group g -> instants of its quiet points
 ANSWERS = {
     "the same for long enough": ([(0, 10, STABLE), (1_000, 1_010, STABLE), (2_600, 2_610, STABLE)], [2_600]),
     "the same, but not for long enough": ([(0, 10, STABLE), (2_400, 2_410, STABLE)], []),
@@ -61,7 +61,7 @@ def test_a_replica_is_right_where_it_never_differs_and_few_points_were_set_aside
     assert found.right is right
 
 
-# records made when, heartbeats applied and answered when -> until when each record may not have been committed
+# when records were made, and when heartbeats were applied and answered -> until when each record may be uncommitted
 COMMITS = {
     "the next heartbeat's answer tells": ([1_000], [(900, 901), (1_200, 1_201), (2_000, 2_000)], [(1_000, 1_201)]),
     "be it late": ([1_000], [(1_200, 4_000), (2_000, 4_000)], [(1_000, 4_000)]),
@@ -97,7 +97,7 @@ def test_a_replacement_that_timed_out_leaves_log_and_coordinator_apart(name):
     assert found == [pytest.approx(span, abs=2) for span in spans]
 
 
-# when broker-2 loaded shard 3, and by which event of when that is told first -> until when nobody outside can know
+# when broker-2 loaded shard 3, and the event that first shows it, with its time -> until when nobody outside can know
 LOADED = {
     "metadata names it": (LeaderNamed(4_000, 1, "", 3, 4_000, "", 2, "broker-2", ()), 4_000),
     "metadata names another": (LeaderNamed(4_000, 1, "", 3, 4_000, "", 1, "broker-1", ()), inf),

@@ -1,6 +1,6 @@
-"""A real broker without telemetry: who is killed and who is closed look alike; who reports that it hangs is told.
+"""A real broker without telemetry: killed and closed members look alike; one that reports that it hangs is named.
 
-Recorded as `capture` does; the capture is replayed through the model.
+It is recorded as `capture` does, and the capture is replayed through the model.
 """
 
 import json
@@ -27,7 +27,7 @@ GROUPS = {"kafka-python": "classic", "confluent-848": "kip-848"}
 FATES = ("stays", "killed", "closed")
 LIMIT_MS = 6_000
 WAIT_S = 60.0
-AFTERMATH_S = 2.5  # as in `world`: grace passes inside the capture
+AFTERMATH_S = 2.5  # as in `world`: the grace ends inside the capture
 PROPERTIES = {
     "group.initial.rebalance.delay.ms": "500",
     "group.consumer.session.timeout.ms": "7000",
@@ -43,21 +43,21 @@ def await_(condition, what):
 
 
 def overdue(capture):
-    """Whether a report tells of a poll so old that its client has left."""
+    """Tell whether a report has a poll age so large that its client has left."""
     with capture.open() as rows:
         values = [row["value"] for row in map(json.loads, rows) if row.get("topic") == TOPIC]
     return any(json.loads(value)["poll_age_ms"] > LIMIT_MS + 3_000 for value in values)
 
 
 def remaining(cluster, group):
-    """The members that the brokers still have."""
+    """Return the members that the brokers still have."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     [described] = admin.describe_consumer_groups([group]).values()
     return {member.member_id for member in described.result().members}
 
 
 def play(stack, cluster, capture):
-    """Let a member of each group be killed and one be closed, and a reporting one hang; returns the members' ids."""
+    """Let one member of each group be killed, one be closed, and a reporting one hang; return the members' ids."""
     recording = Recording(
         Kafka(bootstrap_servers=cluster.bootstrap_servers), capture, from_beginning=True, probing=True
     )

@@ -1,4 +1,4 @@
-"""`replay` of what `capture` wrote says what `run` said: both beside each other over the same real consumers."""
+"""`replay` of a capture reports what `run` reported: both watched the same real consumers."""
 
 import json
 import subprocess
@@ -28,7 +28,7 @@ OF_A_MEMBER = ("member_id", "instance_id", "client_id", "session_timeout_ms", "r
 
 @dataclass(frozen=True)
 class Topics:
-    """What `Job` has to know of a cluster."""
+    """The part of a cluster that `Job` has to know."""
 
     broker: EmbeddedCluster
     records: str = "__consumer_offsets"
@@ -36,7 +36,7 @@ class Topics:
 
 
 def one_is_killed_and_one_closes(world, software):
-    """Its group is the only one with three members, so that one is left."""
+    """Kill one consumer and close another. Only this group has three members, so that one is left."""
     name = f"orders-{software}"
     a, b, c = world.group(software, name, 3, world.topic(name))
     a.kill()
@@ -94,14 +94,14 @@ def said(tmp_path_factory):
 
 
 def stored(job):
-    """What `run` told people of each incident, step by step, and its groups."""
+    """Return what `run` told people about each incident, step by step, and its groups."""
     steps = job.rows("SELECT transition, body FROM transitions ORDER BY at_ms")
     groups = [json.loads(view) for (view,) in job.rows("SELECT view FROM views")]
     return [json.loads(body) | {"transition": step} for step, body in steps], groups
 
 
 def replayed(capture):
-    """`replay` without a configuration: the capture has all it needs."""
+    """Run `replay` without a configuration: the capture has all it needs."""
     command = [sys.executable, "-m", "streaming.cli", "replay", str(capture)]
     printed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     lines = [json.loads(line) for line in printed.splitlines()]
@@ -115,7 +115,7 @@ def test_the_incidents_are_the_same(said):
 
 
 def by_place(steps):
-    """What `replay` prints of each step: rule, group, member, cause, evidence, deadline, generation and all else."""
+    """Return each step as `replay` prints it: rule, group, member, cause, evidence, deadline, generation, the rest."""
     told = [{field: step[field] for field in CONTRACT} for step in steps]
     return sorted(told, key=lambda step: (step["incident_id"], step["transition"] != "opened", step["at_ms"]))
 

@@ -1,4 +1,4 @@
-"""Faults on real clusters: what the monitor says equals what the brokers' own logs say, member for member."""
+"""Faults on real clusters: the monitor's reports equal the brokers' own logs, member by member."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor
@@ -10,12 +10,12 @@ from tests.e2e.compare import opened, opened_twice, rebalance_rows, refuted, rep
 from tests.e2e.scenarios import SCENARIOS
 
 pytestmark = pytest.mark.e2e
-AT_ONCE = 2  # they mostly wait for timeouts of Kafka
+AT_ONCE = 2  # they mostly wait for Kafka's timeouts
 
 
 @pytest.fixture(scope="module")
 def playing(tmp_path_factory):
-    """Each scenario on its way, on a cluster of its own."""
+    """The scenarios, each started on a cluster of its own."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         yield {name: pool.submit(play, tmp_path_factory.mktemp(name)) for name, play in SCENARIOS.items()}
         pool.shutdown(cancel_futures=True)

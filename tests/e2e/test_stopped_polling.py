@@ -1,7 +1,7 @@
-"""Who stops polling for good is told, by what its own client tells; who is closed, killed, redeployed or late is not.
+"""A member that stops polling for good is reported; closed, killed, redeployed and late ones are not.
 
-A real broker with the plugin and the topic of reports, recorded as `capture` does; the capture is replayed through the
-model. All clients live at the same time, each alone in its group.
+It is known by what its own client reports. A real broker with the plugin and the topic of reports is recorded as
+`capture` does; the capture is replayed through the model. All clients live at the same time, each alone in its group.
 """
 
 import time
@@ -34,7 +34,7 @@ from tests.oracle.perturb import Arrival, arrivals
 from tests.support.parts import skip_without_broker
 
 pytestmark = pytest.mark.e2e
-LIMIT_MS = 30_000  # a fifth of it holds a push, which comes every 5 s
+LIMIT_MS = 30_000  # a fifth of it is longer than the interval of pushes, which is 5 s
 SESSION_MS = 7_000  # above Kafka's default minimum, which is reported as such
 STATIC_SESSION_MS = 20_000  # so that a static member is stuck for a while before its session ends
 WAIT_S = 120.0
@@ -49,7 +49,7 @@ VIOLATIONS = {"session-expired", "rebalance-timeout", "poll-exceeded", "static-m
 
 
 class Kind(NamedTuple):
-    """A client, and what is told of one that hangs: the first rule, and how it is known."""
+    """A client, and what is reported if it hangs: the first rule, and the evidence."""
 
     software: str
     settings: Mapping[str, object] = MappingProxyType({})
@@ -66,21 +66,21 @@ KINDS = {
     "librdkafka-848": Kind("confluent-848", {"callbacks": False}, rule="session-expired", tells_ages=False),
     "reporter": Kind("kafka-python", {"reporter": True}, pushes=False),
 }
-"""A KIP-848 librdkafka needs its application to leave, so its session ends: it is dropped as that."""
+"""A KIP-848 librdkafka client cannot leave without its application, so its session ends, and that is the reason."""
 MORE_KINDS = {
     "librdkafka-848-callbacks": Kind("confluent-848", rule="session-expired", tells_ages=False),
     "reporter-librdkafka": Kind("confluent", {"reporter": True}),
     "reporter-librdkafka-848": Kind("confluent-848", {"reporter": True, "callbacks": False}),
     "reporter-librdkafka-848-callbacks": Kind("confluent-848", {"reporter": True}),
 }
-"""Of these only who hangs and who is closed is played."""
+"""Of these kinds only one that hangs and one that is closed are played."""
 UNTOLD_KINDS = {"librdkafka-silent": Kind("confluent", {"pushes": False}, tells_ages=False, pushes=False)}
-"""Who tells nothing of its polls; of these only who hangs, is closed or unsubscribes is played."""
+"""Clients that report nothing about their polls; of these, only hanging, closed and unsubscribing ones are played."""
 ALL_KINDS = {**KINDS, **MORE_KINDS, **UNTOLD_KINDS}
 REVOKED = "librdkafka-848-callbacks"
-"""A KIP-848 member that has to give up a partition as it hangs is dropped by that, before its session ends."""
+"""A KIP-848 member that has to give up a partition while it hangs is removed for that, before its session ends."""
 STATIC = {"java": "inferred", "librdkafka": "inferred", "reporter": "observed"}
-"""Kinds of static members, and how it is known that they are stuck."""
+"""Kinds of static members, and the evidence that they are stuck."""
 FATES = ("hangs", "late", "closed", "killed", "unsubscribed", "redeployed")
 GROUPS = (
     *((fate, kind) for fate in FATES for kind in KINDS),
@@ -138,7 +138,7 @@ class Scene:
                 case "redeployed":
                     client.close()
         self._keep("newcomer", self.clients["revoked", REVOKED].again(name="newcomer"))
-        time.sleep(2)  # librdkafka leaves as it polls
+        time.sleep(2)  # librdkafka leaves when it polls
         for kind in (*KINDS, *UNTOLD_KINDS):
             self.clients["unsubscribed", kind].stall(3_600)
         for kind in KINDS:
@@ -146,9 +146,9 @@ class Scene:
             self._keep(("redeployed again", kind), self.clients["redeployed", kind].again())
 
     def await_end(self):
-        """Wait until the limit of those that hang has passed, two pushes have followed, and all sessions have ended.
+        """Wait until the limit of clients that hang has passed, two pushes have followed, and all sessions have ended.
 
-        And until it is told that one that tells nothing has left, and lives.
+        Also wait until it is reported that a client that reports nothing has left, and lives.
         """
         for kind in KINDS:
             self.clients["late", kind].wait_for("polling")
@@ -159,7 +159,7 @@ class Scene:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
-    """The scene, and the rows of its capture."""
+    """The played scene, and the rows of its capture."""
     skip_without_broker()
     if not java_compiles():
         pytest.skip("no Java compiler")
@@ -185,7 +185,7 @@ def played(tmp_path_factory):
 
 
 def cluster_with_lookups():
-    """A broker that also ships who asks for the coordinator of a group."""
+    """Start a broker that also ships requests for the coordinator of a group."""
     (port,) = free_ports(1)
     servers = f"127.0.0.1:{port}"
     file = as_yaml(Snippet(servers, key="broker-1", alone=True, coordinator_log=False, coordinator_lookups=True))
@@ -200,7 +200,7 @@ def _pushing(capture, wanted):
 
 @pytest.fixture(scope="module")
 def told(played):
-    """What `replay` says, by group."""
+    """Return what `replay` reports, by group."""
     settings = ShardSettings(cluster="c", partitions=0, live_from_ms=0)
     history = replay_rows(played[1], settings, read_metrics=read_metrics)
     return by_group([to_contract(transition) for transition in history.transitions])
@@ -208,7 +208,7 @@ def told(played):
 
 @pytest.fixture(scope="module")
 def in_the_end(played):
-    """The last that is known of each leave without a reason, by group."""
+    """Return what is known in the end about each leave without a reason, by group."""
     settings = ShardSettings(cluster="c", partitions=1, live_from_ms=0)
     monitor = Monitor(settings, reader=RowParser(read_metrics=read_metrics))
     monitor.read((row for row in played[1] if row.source != "cluster"), final=True)
@@ -217,7 +217,7 @@ def in_the_end(played):
 
 
 def late(sources, by_ms):
-    """Let what these sources tell be read so long after it was written."""
+    """Let the rows of these sources be read this long after they were written."""
     return lambda rows, _: [Arrival(row.timestamp_ms + by_ms * (row.source in sources), row) for row in rows]
 
 
@@ -226,20 +226,20 @@ SOURCES = [pytest.param((TELEMETRY,), id="lines"), pytest.param((TELEMETRY, REPO
 
 @pytest.fixture(scope="module", params=SOURCES)
 def told_late(request, played):
-    """What a monitor says that reads telemetry 30 s late."""
+    """What a monitor reports that reads telemetry 30 s late."""
     return read_late(played[1], request.param, LATE_MS)
 
 
 @pytest.fixture(scope="module", params=SOURCES)
 def told_before_any_line(request, played):
-    """What a monitor says that reads the first line 30 s after the last client has met its fate."""
+    """What a monitor reports that reads the first line 30 s after the last client has met its fate."""
     scene, rows = played
     first_ms = min(row.timestamp_ms for row in rows if row.source == TELEMETRY)
     return read_late(rows, request.param, max(scene.acted_ms.values()) - first_ms + LATE_MS)
 
 
 def read_late(rows, sources, late_ms):
-    """What a monitor says, by group, that reads what these sources tell so late."""
+    """Return what a monitor reports, by group, that reads the rows of these sources this late."""
     rows = sorted((row for row in rows if row.source != "cluster"), key=lambda row: row.timestamp_ms)
     live_from_ms = min(row.timestamp_ms for row in rows if row.source == TELEMETRY)
     thresholds = Thresholds(consumer_session_timeout_ms=SESSION_MS)
@@ -297,7 +297,7 @@ def test_a_static_member_that_hangs_is_told_while_it_keeps_its_partitions(played
 
 
 def test_who_hangs_through_a_revocation_is_reported_as_hanging(played, told):
-    """Once its pushes have outlasted its limit they tell why it did not."""
+    """Once it has pushed for longer than its limit, its pushes show why it did not give up the partition."""
     accused = [line for line in told["revoked", REVOKED] if line["rule"] in VIOLATIONS]
     assert [line["rule"] for line in accused] == ["rebalance-timeout"]
     assert accused[0]["member_id"] == played[0].clients["revoked", REVOKED].member_id
@@ -307,7 +307,7 @@ def test_who_hangs_through_a_revocation_is_reported_as_hanging(played, told):
 
 @pytest.mark.parametrize("kind", UNTOLD_KINDS)
 def test_of_who_tells_nothing_it_is_told_that_it_lives_and_may_have_stopped_polling(told, in_the_end, kind):
-    """It asks for its coordinator on, whether it hangs or has unsubscribed; one that is closed does not."""
+    """It keeps asking for its coordinator, whether it hangs or has unsubscribed; a closed one does not."""
     assert [line["severity"] for line in of_rule(told["hangs", kind], "left-without-reason")] == ["info"]
     assert "and lives" in in_the_end[name("hangs", kind)].summary
     assert all("and lives" not in in_the_end[group].summary for group in in_the_end if group.startswith("closed"))
@@ -324,7 +324,7 @@ def test_nobody_else_is_told_to_have_exceeded_it(played, told, fate, kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_who_polls_late_but_in_time_is_warned_of_at_most(told, kind):
-    """On a busy machine a heartbeat may be late, too, which is told as what it is."""
+    """On a busy machine a heartbeat may be late, too, and that is reported as such."""
     assert {line["rule"] for line in told["late", kind]} <= {"poll-at-risk", "session-at-risk"}
 
 
@@ -341,6 +341,6 @@ def test_with_telemetry_that_is_30_s_late_nothing_false_is_told(told_late, fate,
 
 @pytest.mark.parametrize(("fate", "kind"), [group for group in GUILTLESS if group[0] not in ("killed", "late")])
 def test_the_cause_of_a_leave_is_unknown_before_any_line_is_read(told_before_any_line, fate, kind):
-    """A record tells that the member is gone long before a line tells why."""
+    """A record shows that the member is gone long before a line shows why."""
     [removed] = of_rule(told_before_any_line[fate, kind], "member-removed")
     assert (removed["cause"], removed["evidence"], removed["severity"]) == ("unknown", "inferred", "info")

@@ -1,4 +1,4 @@
-"""The judge of the two sources: by each alone the kept capture tells what its broker's log does."""
+"""Tests of the judge of the two sources: each alone shows, for the kept capture, what its broker's log shows."""
 
 import gzip
 import json
@@ -56,7 +56,7 @@ def test_a_line_that_is_missing_is_a_difference(tmp_path):
 
 
 def test_a_line_that_never_reached_the_topic_is_counted_apart(tmp_path, capsys):
-    """A broker that is killed takes its newest lines with it: nothing can tell of them."""
+    """A broker that is killed loses its newest lines: nothing can show them."""
     played = kept_capture(tmp_path)
     lost = next(line for line in (tmp_path / "both.truth.json").read_text().splitlines() if '"session-expired"' in line)
     member = json.loads(lost.rstrip(","))["member_id"]

@@ -82,7 +82,7 @@ def _announces(row: SourceRow, member_id: bytes) -> bool:
 
 
 def _unseen_coordinator(life: Life, removal: Removal) -> bool:
-    """Without metadata: the coordinator that removed the member answered nobody from its load until long after.
+    """Without metadata: the coordinator that removed the member answered nobody as such from its load until long after.
 
     Answers 14, 15 and 16 do not count: any broker gives them, also when a write has timed out.
     """
@@ -279,7 +279,7 @@ def _began_unseen(life: Life, removal: Removal) -> bool:
 
 
 def _short_pauses(life: Life) -> list[tuple[int, int]]:
-    """Return the begin and end of each pause that is too short to be told from a busy broker."""
+    """Return the start and end of each pause that is too short to be told from a busy broker."""
     events = [(event.do, event.who, life.plan.start_ms + event.at_ms) for event in life.plan.events]
     began = [(who, at_ms) for do, who, at_ms in events if do == "pause"]
     ended = [(who, at_ms) for do, who, at_ms in events if do == "resume"]
