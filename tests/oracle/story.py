@@ -65,18 +65,7 @@ def _brief(value: Any) -> Any:
         return [_brief(each) for each in value]
     if not isinstance(value, dict):
         return value
-    left_out = (
-        "groupId",
-        "group",
-        "protocols",
-        "protocolType",
-        "protocolName",
-        "throttleTimeMs",
-        "metadata",
-        "assignment",
-    )
-    left_out += ("subscription", "topology")
-    return {k: _brief(v) for k, v in value.items() if k not in left_out and v not in (None, "", [], -1)}
+    return {k: _brief(v) for k, v in value.items() if k not in LEFT_OUT and v not in (None, "", [], -1)}
 
 
 def tell(life: Life, from_ms: int = 0, until_ms: int = 10**9) -> None:
