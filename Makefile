@@ -45,24 +45,29 @@ setup: ## Make .venv and .jars in this folder; takes a second if they are there.
 demo: setup ## Real consumers on a real broker are killed, stalled, redeployed and hung; shows the alerts
 	exec $(BIN)/group-monitor demo
 
-test: setup ## Run every test, in three parts side by side: those that start brokers or a job mostly wait
+test: setup ## Run every test, in four parts side by side: those that start brokers or a job mostly wait
 	logs=$$(mktemp -d)
 	slow="(e2e or spark) and not soak"
+	fast="not (e2e or spark or soak)"
+	half="tests/oracle tests/fuzz tests/properties tests/repository" # of the CPU time that the fast tests need
+	parts=()
+	beside() { # NAME COMMAND …: run a part in the background
+	  "$${@:2}" < /dev/null > "$$logs/$$1" 2>&1 &
+	  parts+=("$$!:$$1")
+	}
+	trap 'for part in "$${parts[@]}"; do kill -- "-$${part%%:*}" 2>/dev/null || true; done; rm -rf "$$logs"' EXIT
 	set -m # each part is a process group, which the trap ends as a whole
-	$(BIN)/python -m pytest -m "$$slow" --ignore=tests/streaming/run --durations=20 < /dev/null > "$$logs/brokers" 2>&1 &
-	brokers=$$!
-	nice $(BIN)/python -m pytest -m "not (e2e or spark or soak)" < /dev/null > "$$logs/others" 2>&1 &
-	others=$$!
+	beside brokers $(BIN)/python -m pytest -m "$$slow" --ignore=tests/streaming/run --durations=20
+	beside fast-1 nice $(BIN)/python -m pytest -m "$$fast" $$half
+	beside fast-2 nice $(BIN)/python -m pytest -m "$$fast" $$(printf -- "--ignore=%s " $$half)
 	set +m
-	trap 'kill -- -$$brokers -$$others 2>/dev/null || true; rm -rf "$$logs"' EXIT
 	passed=true
 	$(BIN)/python -m pytest -m "$$slow" tests/streaming/run --durations=20 || passed=false
-	echo "== the other tests that start brokers or a job"
-	wait $$brokers || passed=false
-	cat "$$logs/brokers"
-	echo "== all other tests"
-	wait $$others || passed=false
-	cat "$$logs/others"
+	for part in "$${parts[@]}"; do
+	  wait "$${part%%:*}" || passed=false
+	  echo "== $${part#*:}"
+	  cat "$$logs/$${part#*:}"
+	done
 	$$passed
 
 soak: setup ## Run the slowest tests: the job is killed again and again
