@@ -25,8 +25,9 @@ def take_back_loaded(replica: GroupReplica, listed: Iterable[str]) -> None:
     A deposed coordinator answered their leaves. The next one had loaded the log, which still had them, and started
     their sessions then.
     """
-    for member_id in [name for name in listed if name not in replica.members and name in replica.recorded]:
-        replica.members[member_id] = replica.recorded[member_id]
+    for member_id in listed:
+        if member_id not in replica.members and member_id in replica.recorded:
+            replica.members[member_id] = replica.recorded[member_id]
 
 
 def take_out_removed(replica: GroupReplica, value: dict[str, Any], listed: set[str]) -> None:

@@ -29,6 +29,7 @@ from coordinator_model.replica.member import Member
 from coordinator_model.replica.refusals import refused_as_member
 from coordinator_model.replica.removals.departure import STALL_MS
 from coordinator_model.replica.removals.ended_phase import sync_timeout_ms
+from coordinator_model.replica.removals.phases import PhaseStart
 from coordinator_model.replica.removals.session_end import own_cause
 from coordinator_model.replica.session_timer import (
     SAME_START_MS,
@@ -172,10 +173,8 @@ def _missed_its_sync(replica: GroupReplica, member: Member, by_ms: int) -> bool:
 
 def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, context: JudgementContext) -> bool:
     """Tell whether the end of a member's session started the join phase: no other cause is seen, and the time fits."""
-    start = replica.phase.started
-    if context.by_records or replica.state is not GroupState.PREPARING_REBALANCE:
-        return False
-    if start is None or start.by is not None:
+    start = _unexplained_start(replica)
+    if context.by_records or start is None:
         return False
     if member.session_from_ms is None or _missed_its_sync(replica, member, member.session_from_ms + timeout_ms - 1):
         return False  # if both are due at once, the session's timer fires first, because it was started first
@@ -192,15 +191,21 @@ def _began_it_as_it_ended(replica: GroupReplica, member: Member, end_ms: int, co
     cannot have started the phase: a stable group answers that at once, unless the member is the leader or has changed
     its subscription. The end of another member's session, or another member's overdue SyncGroup, could have started it.
     """
-    phase, start = replica.phase, replica.phase.started
+    start = _unexplained_start(replica)
     known = member.synced_ms is not None and member.synced_ms >= context.covered_since_ms
-    if not known or member.member_id == replica.leader:
-        return False
-    if replica.state is not GroupState.PREPARING_REBALANCE or start is None or start.by is not None:
+    if start is None or not known or member.member_id == replica.leader:
         return False
     others = (other for other in replica.members.values() if other is not member)
-    due_in_it = phase.began_after_ms <= end_ms <= start.at_ms
+    due_in_it = replica.phase.began_after_ms <= end_ms <= start.at_ms
     return due_in_it and all(_lived_on(other, start.at_ms, context) for other in others)
+
+
+def _unexplained_start(replica: GroupReplica) -> PhaseStart | None:
+    """Return the start of the join phase in progress if no request that was seen started it."""
+    start = replica.phase.started
+    if replica.state is not GroupState.PREPARING_REBALANCE or start is None or start.by is not None:
+        return None
+    return start
 
 
 def _lived_on(member: Member, at_ms: int, context: JudgementContext) -> bool:
@@ -227,7 +232,7 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
         return Verdict(None, verdict_ms)
     resets = unheard_since(member, context.timer_resets)
     if _only_its_session_ended(replica, member, resets, gone_ms) and not _is_dated(resets):
-        return Verdict(_lost_by_the_next(replica, member, context, resets[0], gone_ms), None)
+        return Verdict(_lost_by_the_next(replica, member, context, resets[0], gone_ms, timeout_ms), None)
     pause = resets[0] if len(resets) == 1 and resets[0].woke_ms is not None else None
     session = latest_session(member, context if pause is None else context._replace(timer_resets=()))
     if session is None or session.end_ms > gone_ms or may_miss_lines(context.blind, session.start_ms, verdict_ms):
@@ -255,11 +260,10 @@ def _only_its_session_ended(replica: GroupReplica, member: Member, resets: Seque
 
 
 def _lost_by_the_next(
-    replica: GroupReplica, member: Member, context: JudgementContext, move: TimerReset, gone_ms: int
+    replica: GroupReplica, member: Member, context: JudgementContext, move: TimerReset, gone_ms: int, timeout_ms: int
 ) -> Finding | None:
     """Return the end of a session that restarted at a load of unknown date, with the interval in which it ended."""
     loads_ms = max(move.since_ms or move.low_ms, member.joined_ms or 0, blindly_heard_ms(member, move))
-    timeout_ms = session_timeout_ms(member, context) or 0
     if loads_ms + timeout_ms > gone_ms or may_miss_lines(context.blind, member.session_from_ms or 0, gone_ms):
         return None
     deadline_ms = min(max(loads_ms, move.high_ms or 0) + timeout_ms, gone_ms)

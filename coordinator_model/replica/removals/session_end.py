@@ -83,10 +83,11 @@ def _expired(case: Case, end_ms: int) -> SessionExpired:
     blamed = reset if reset is not None and reset.cause is not Cause.UNKNOWN else None
     blamed = blamed or blamed_reset(end_ms, timeout_ms, case.context.timer_resets)
     from_ms, until_ms = deadline_interval_ms(case.departure, end_ms, blamed, case.context)
-    told_ms = case.member.verdict_ms
-    stays = told_ms is not None and (from_ms or end_ms) <= told_ms <= (until_ms or end_ms)
+    reported_ms = case.member.verdict_ms
+    if reported_ms is not None and (from_ms or end_ms) <= reported_ms <= (until_ms or end_ms):
+        end_ms = reported_ms
     return SessionExpired(
-        deadline_ms=told_ms if told_ms is not None and stays else end_ms,
+        deadline_ms=end_ms,
         cause=own_cause(case.member) if blamed is None else blamed.cause,
         timer_reset_ms=None if blamed is None else blamed.low_ms,
         deadline_from_ms=from_ms,
