@@ -23,5 +23,5 @@ def test_the_monitor_agrees_with_the_coordinator_on(path):
     judgement = judge(load(path))
     assert [str(each) for each in judgement.disagreements] == []
     listed = LISTED.get(path.name.partition(".")[0])
-    assert judgement.listed.keys() <= {"a cause that hangs on when a coordinator loaded", listed}
+    assert judgement.listed.keys() <= {"a cause that depends on when a coordinator loaded", listed}
     assert judgement.compared["session-expired"] + judgement.compared["rebalance-timeout"] > 0

@@ -91,46 +91,18 @@ MISSING = {
 }
 
 
+def unloaded(*lines, began_ms=AT_MS, named=()):
+    """Return a life in which broker-2 begins a join phase, and is unloaded before the phase ends."""
+    logged = [(began_ms, "broker-2", "rebalance", "", ""), (25_000, "broker-2", "coordinator-unloaded", "", "")]
+    return life(HEARD, *lines, JOINED, loads=((0, "broker-2"),), named=named, logged=logged)
+
+
 MISSING |= {
     "a phase of which its end tells too late": (life(HEARD, (59_000, "broker-1", "n", "JOIN_GROUP", 0)), CUT),
-    "a phase that its coordinator did not live to end": (
-        life(
-            HEARD,
-            JOINED,
-            loads=((0, "broker-2"),),
-            logged=[(15_000, "broker-2", "rebalance", "", ""), (25_000, "broker-2", "coordinator-unloaded", "", "")],
-        ),
-        DIED,
-    ),
-    "a phase that its own end began": (
-        life(
-            HEARD,
-            (21_000, "broker-2", "n", "HEARTBEAT", 27),
-            JOINED,
-            loads=((0, "broker-2"),),
-            logged=[(AT_MS, "broker-2", "rebalance", "", ""), (25_000, "broker-2", "coordinator-unloaded", "", "")],
-        ),
-        None,
-    ),
-    "a phase that its own end began, of which nobody was told": (
-        life(
-            HEARD,
-            JOINED,
-            loads=((0, "broker-2"),),
-            logged=[(AT_MS, "broker-2", "rebalance", "", ""), (25_000, "broker-2", "coordinator-unloaded", "", "")],
-        ),
-        DIED,
-    ),
-    "such a phase of a coordinator that metadata still names": (
-        life(
-            HEARD,
-            JOINED,
-            loads=((0, "broker-2"),),
-            named=((22_000, 2),),
-            logged=[(AT_MS, "broker-2", "rebalance", "", ""), (25_000, "broker-2", "coordinator-unloaded", "", "")],
-        ),
-        None,
-    ),
+    "a phase that its coordinator did not live to end": (unloaded(began_ms=15_000), DIED),
+    "a phase that its own end began": (unloaded((21_000, "broker-2", "n", "HEARTBEAT", 27)), None),
+    "a phase that its own end began, of which nobody was told": (unloaded(), DIED),
+    "such a phase of a coordinator that metadata still names": (unloaded(named=((22_000, 2),)), None),
     "a leave to a deposed coordinator": (
         life(HEARD, JOINED, loads=MOVED, logged=[(15_000, "broker-1", "left", "m", "explicit `LeaveGroup` request")]),
         LEFT,
@@ -176,9 +148,9 @@ OVERLAPPED = {
 
 
 @pytest.mark.parametrize("name", OVERLAPPED)
-def test_an_unknown_cause_hangs_on_a_move(name):
+def test_an_unknown_cause_depends_on_a_move(name):
     played, listed = OVERLAPPED[name]
-    expected = "a cause that hangs on when a coordinator loaded" if listed else None
+    expected = "a cause that depends on when a coordinator loaded" if listed else None
     assert class_of(played, "unknown", "session-expired", "m", AT_MS, None) == expected
 
 

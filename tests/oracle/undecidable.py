@@ -200,14 +200,19 @@ def _died_with_its_coordinator(life: Life, removal: Removal) -> bool:
     until = next((event for event in own if event.kind == "coordinator-unloaded" and event.at_ms > at_ms), None)
     if until is None:
         return False
-    meanwhile = (row for row in life.rows if at_ms <= row.timestamp_ms <= until.at_ms)
-    own_rows = (row for row in meanwhile if row.source == OFFSETS or (row.key or b"").decode() in by)
-    named = any(_is_named(life, broker, at_ms, until.at_ms) for broker in by)
-    if not named and all(PROBE in (row.value or b"") for row in own_rows):
+    if _shows_nothing(life, by, at_ms, until.at_ms):
         return True
     since = next((event for event in reversed(own) if event.at_ms <= at_ms), None)
     began = since is not None and since.kind == "rebalance" and since.at_ms < at_ms
     return began and next(event for event in own if event.at_ms > at_ms) is until
+
+
+def _shows_nothing(life: Life, brokers: set[str], from_ms: int, until_ms: int) -> bool:
+    """Tell whether brokers answered only probes, no record was written, and metadata named none of them."""
+    rows = (row for row in life.rows if from_ms <= row.timestamp_ms <= until_ms)
+    theirs = (row for row in rows if row.source == OFFSETS or (row.key or b"").decode() in brokers)
+    named = any(_is_named(life, broker, from_ms, until_ms) for broker in brokers)
+    return not named and all(PROBE in (row.value or b"") for row in theirs)
 
 
 def _left_a_deposed_coordinator(life: Life, removal: Removal) -> bool:
@@ -316,7 +321,7 @@ CLASSES: dict[str, Callable[[Life, Removal], bool]] = {
     "the join phase went on past the end": _phase_goes_on,
     "a newcomer that nothing had named": _never_announced,
     "a coordinator that nobody saw": _unseen_coordinator,
-    "a cause that hangs on when a coordinator loaded": _overlapping_coordinators,
+    "a cause that depends on when a coordinator loaded": _overlapping_coordinators,
     "a static member that came back after a move": _expired_or_replaced,
     "two timers in one instant": _two_timers_at_once,
     "two timers in a short pause": _began_unseen,
