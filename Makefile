@@ -45,7 +45,7 @@ setup: ## Make .venv and .jars in this folder; takes a second if they are there.
 demo: setup ## Real consumers on a real broker are killed, stalled, redeployed and hung; shows the alerts
 	exec $(BIN)/group-monitor demo
 
-test: setup ## Run every test, in four parts side by side: those that start brokers or a job mostly wait
+test: setup ## Run every test, in four parts side by side, so that both cores work to the end
 	logs=$$(mktemp -d)
 	slow="(e2e or spark) and not soak"
 	fast="not (e2e or spark or soak)"
