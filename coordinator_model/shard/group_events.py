@@ -15,12 +15,14 @@ from coordinator_model.events import (
     CoordinatorLine,
     Heartbeat,
     JoinAnswered,
+    LeaveAnswered,
     OffsetCommitted,
     RecordRead,
 )
 from coordinator_model.replica.admission import UNKNOWN_GROUP, why_not
 from coordinator_model.replica.advance import take_heartbeats, take_over
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.leave import leave_deposed
 from coordinator_model.replica.refusals import JOIN_REFUSALS, counts_to_report, is_idle
 from coordinator_model.replica.replay import GroupEvent, disputed_heartbeat, plain_heartbeat, replay
 from coordinator_model.replica.session_timer import JudgementContext
@@ -112,6 +114,15 @@ class GroupEvents:
             with self._judgement.isolated(event.group, event[0], event):
                 replica = self._groups.replica(event.group)
                 disputed_heartbeat(replica, event)
+                self._groups.group_store.touch(event.group)
+                self._judgement.evaluate(replica, self._groups.clock.progress_ms, event[0])
+
+    def left_deposed(self, event: LeaveAnswered) -> None:
+        """Apply a LeaveGroup of the classic protocol that was accepted by a deposed coordinator."""
+        if event.group in self._groups.group_store:
+            with self._judgement.isolated(event.group, event[0], event):
+                replica = self._groups.replica(event.group)
+                leave_deposed(replica, event, self._groups.context(event.group, self._groups.clock.progress_ms))
                 self._groups.group_store.touch(event.group)
                 self._judgement.evaluate(replica, self._groups.clock.progress_ms, event[0])
 

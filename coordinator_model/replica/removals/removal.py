@@ -9,7 +9,7 @@ from coordinator_model.replica.reconciliation import KINDS
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.ended_phase import ended_phase, sync_timeout_ms
 from coordinator_model.replica.removals.join_phase import was_kept
-from coordinator_model.replica.removals.leaves import has_left, heard_since, remember_leave
+from coordinator_model.replica.removals.leaves import has_left, heard_since, left_a_deposed_coordinator, remember_leave
 from coordinator_model.replica.session_timer import JudgementContext, touches_ms, unheard_since
 from coordinator_model.states import MEMBER_REMOVED, POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
@@ -44,7 +44,9 @@ def remove_member(
         member = loaded[0]
     if heard_since(member, replica.undelivered_leaves.get(member.member_id), context):
         del replica.undelivered_leaves[member.member_id]
-    if not has_left(replica, member, removed_ms, context.thresholds.grace_ms):
+    if left_a_deposed_coordinator(replica, member, removed_ms):
+        remember_leave(replica, Leave(member, removed_ms, Cause.LEFT, None))
+    elif not has_left(replica, member, removed_ms, context.thresholds.grace_ms):
         _note_removal(replica, member, removed_ms, context, answered_by, successor)
     replica.members.pop(member.member_id, None)
 
