@@ -121,8 +121,11 @@ def _is_of_a_deposed_coordinator(replica: GroupReplica, event: JoinAnswered) -> 
 
 def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bool:
     """Tell whether a member joined a generation whose record lists nobody: the record's writer lets nobody into it."""
-    empty = replica.type is GroupType.CLASSIC and replica.state is GroupState.EMPTY
-    return empty and replica.recorded_generation is None and 0 < event.generation <= replica.generation
+    if replica.type is not GroupType.CLASSIC:
+        return False
+    if replica.recorded_generation is not None:  # answers of the deposed coordinator may have begun a join phase since
+        return not replica.recorded and 0 < event.generation <= replica.recorded_generation
+    return replica.state is GroupState.EMPTY and 0 < event.generation <= replica.generation
 
 
 def _is_new_in_a_written_generation(replica: GroupReplica, event: JoinAnswered) -> bool:

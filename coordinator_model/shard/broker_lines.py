@@ -127,7 +127,9 @@ class BrokerLines:
         Three answers are given only once a record is in the log: the answer to a SyncGroup of a new generation, the
         answer to a KIP-848 heartbeat with a later member epoch, and the answer to the JoinGroup of a static member that
         replaces another one without a rebalance
-        (``GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin``).
+        (``GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin``). The last one names the generation and
+        the leader of the last record. A deposed coordinator may have a generation of the same number, but it names the
+        leader of its own join phase.
         """
         former = self._clock.former
         if isinstance(event, SyncAnswered):
@@ -137,19 +139,21 @@ class BrokerLines:
             return has_raised and former.was_superseded_before(event.broker, event.arrival_ms)
         if not isinstance(event, JoinAnswered) or event.error or event.instance_id is None or event.request_member_id:
             return False
-        in_log = event.generation == self._recorded_generation(event.group)
+        in_log = (event.generation, event.leader) == self._last_record(event.group)
         return in_log and former.was_superseded_before(event.broker, event.arrival_ms)
 
     def _is_new(self, event: JoinAnswered) -> bool:
         """Tell whether a generation is later than that of the group's last record."""
-        return event.generation > self._recorded_generation(event.group)
+        return event.generation > self._last_record(event.group)[0]
 
-    def _recorded_generation(self, group: str) -> int:
-        """Return the generation of a group's last record; 0: the group is not known."""
+    def _last_record(self, group: str) -> tuple[int, str | None]:
+        """Return the generation and the leader of a group's last record; (0, None): the group is not known."""
         if group not in self._groups.group_store:
-            return 0
+            return 0, None
         replica = self._groups.group_store.replica(group)
-        return replica.generation if replica.recorded_generation is None else replica.recorded_generation
+        if replica.recorded_generation is None:
+            return replica.generation, replica.leader
+        return replica.recorded_generation, replica.recorded_leader
 
     def _disputed(self, event: Answer) -> None:
         """Apply an answer of a broker that metadata does not name. It is probably the next coordinator."""
