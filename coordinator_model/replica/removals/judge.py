@@ -137,7 +137,7 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
         if not _moved_before(departure, context):
             return Unexplained(judge_again=True)
         context = after_a_move(departure, context)
-    elif departure.answered_by not in ("", departure.broker):
+    elif departure.answered_by not in ("", departure.broker) or _was_shown_before_the_move(departure, context):
         # the broker that answered had loaded the group, though it was not known to be the coordinator
         context = after_a_move(departure, context)
     verdict = explain(replica, departure, shared.together(departure, context_before(departure, context)))
@@ -279,6 +279,15 @@ def _a_move_may_become_known(departure: Departure, context: JudgementContext) ->
 def _moved_before(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether another broker may already have been the coordinator when a member was removed, as is known now."""
     return any(may_precede(move, departure) for move in moves_since_heard(departure, context))
+
+
+def _was_shown_before_the_move(departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether the request that showed the removal had come to the next coordinator before the move.
+
+    It waited there while the deposed coordinator still answered. Only the successor of a static member is such a case.
+    """
+    moves = (r for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED)
+    return any(r.broker == departure.answered_by and r.low_ms > departure.removed_ms for r in moves)
 
 
 def _is_of_a_deposed_coordinator(departure: Departure, context: JudgementContext) -> bool:
