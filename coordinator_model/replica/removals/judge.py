@@ -282,12 +282,13 @@ def _moved_before(departure: Departure, context: JudgementContext) -> bool:
 
 
 def _was_shown_before_the_move(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether the request that showed the removal had come to the next coordinator before the move.
+    """Tell whether the JoinGroup of a static member's successor had reached the next coordinator before the move was seen.
 
-    It waited there while the deposed coordinator still answered. Only the successor of a static member is such a case.
+    It waited there while the deposed coordinator still answered.
     """
     moves = (r for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED)
-    return any(r.broker == departure.answered_by and r.low_ms > departure.removed_ms for r in moves)
+    asked_next = any(r.broker == departure.answered_by and r.low_ms > departure.removed_ms for r in moves)
+    return departure.successor is not None and asked_next
 
 
 def _is_of_a_deposed_coordinator(departure: Departure, context: JudgementContext) -> bool:
