@@ -282,7 +282,7 @@ def _moved_before(departure: Departure, context: JudgementContext) -> bool:
 
 
 def _was_shown_before_the_move(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether the JoinGroup of a static member's successor had reached the next coordinator before the move was seen.
+    """Tell whether a static member's successor had sent its JoinGroup to the next coordinator before the move was seen.
 
     It waited there while the deposed coordinator still answered.
     """
