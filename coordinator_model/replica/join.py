@@ -14,6 +14,7 @@ from coordinator_model.replica.classic import (
     STALLED_WRITE,
     UNKNOWN_MEMBER_ID,
     came_back_if_new,
+    drop_unknown,
     drop_unlisted,
     is_gone,
     lend_session,
@@ -229,7 +230,7 @@ def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementConte
     _joins_behind_a_stalled_write(replica, event, context)
     if event.error == UNKNOWN_MEMBER_ID:
         join_phase.note_refused_newcomer(replica, event)
-        _note_unknown(replica, event)
+        _note_unknown(replica, event, context)
         _remove_if_empty(replica, event, context)
     if event.error == MEMBER_ID_REQUIRED and event.member_id:
         expired = [name for name, pending in replica.pending.items() if pending.until_ms < event.answer_ms]
@@ -238,11 +239,12 @@ def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementConte
         replica.pending[event.member_id] = PendingMember(event.answer_ms, event.answer_ms + event.session_timeout_ms)
 
 
-def _note_unknown(replica: GroupReplica, event: JoinAnswered) -> None:
+def _note_unknown(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """Note that the coordinator does not know the member that asked (25), unless it was heard since."""
     member = replica.members.get(event.request_member_id)
     if member is not None and not member.in_kip848_group and event.answer_ms >= (member.session_from_ms or 0):
         member.unknown_ms = member.unknown_ms or event.answer_ms
+        drop_unknown(replica, member, event.arrival_ms, context, event.broker)
 
 
 def _remove_if_empty(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:

@@ -4,7 +4,13 @@ Kafka's side is ``GroupMetadataManager.classicGroupLeave``.
 """
 
 from coordinator_model.events import LeaveAnswered
-from coordinator_model.replica.classic import STALLED_WRITE, poll_departure, prepare_rebalance
+from coordinator_model.replica.classic import (
+    STALLED_WRITE,
+    UNKNOWN_MEMBER_ID,
+    drop_unknown,
+    poll_departure,
+    prepare_rebalance,
+)
 from coordinator_model.replica.group import GroupReplica, Leave
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.leaves import is_known_leave, leave_cause, remember_leave
@@ -20,6 +26,9 @@ def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext
     If it waited and was answered 15, it was applied too: only its answer was lost behind a stalled write.
     """
     lost = event.error == STALLED_WRITE and event.remote_ms >= context.thresholds.stalled_write_ms
+    refused = replica.members.get(event.member_id) if event.error == UNKNOWN_MEMBER_ID else None
+    if refused is not None:
+        drop_unknown(replica, refused, event.applied_ms, context, event.broker)
     if (event.error != 0 and not lost) or is_known_leave(replica, event.member_id, event.applied_ms):
         return
     member = _leaver(replica, event, context, lost=lost)
