@@ -169,6 +169,14 @@ def drop_unknown(
         remove_member(replica, member, replica.generation_since_ms, context, answered_by)
 
 
+def note_unknown_joiner(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
+    """Note that the coordinator does not know the member that asked (25), unless it was heard since."""
+    member = replica.members.get(event.request_member_id)
+    if member is not None and not member.in_kip848_group and event.answer_ms >= (member.session_from_ms or 0):
+        member.unknown_ms = member.unknown_ms or event.answer_ms
+        drop_unknown(replica, member, event.arrival_ms, context, event.broker)
+
+
 def member_of(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
     """Return a member; create it if it is not known."""
     member = replica.members.get(member_id)
