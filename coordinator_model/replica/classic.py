@@ -152,31 +152,6 @@ def drop_unlisted(
     replica.unreported_phase = None  # every member is known now
 
 
-def drop_unknown(
-    replica: GroupReplica, member: Member, at_ms: int, context: JudgementContext, answered_by: str
-) -> None:
-    """Remove a member that the coordinator does not know (25), if no list of the newest generation's members was seen.
-
-    The leader gets that list. If the leader is dead, and its coordinator dies too, nobody sees it. But a member of that
-    generation is known until its session ends or it has not synced in time. So an earlier 25 shows that it is not one.
-    """
-    unlisted = replica.state is GroupState.COMPLETING_REBALANCE and replica.listed_generation != replica.generation
-    if not unlisted or replica.announced_by != answered_by or member.instance_id is not None:
-        return
-    lasts_ms = min(member.session_timeout_ms or 0, member.rebalance_timeout_ms or 0)
-    soon = replica.generation_since_ms <= at_ms < replica.generation_since_ms + lasts_ms
-    if soon and (member.generation or -1) < replica.generation:
-        remove_member(replica, member, replica.generation_since_ms, context, answered_by)
-
-
-def note_unknown_joiner(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
-    """Note that the coordinator does not know the member that asked (25), unless it was heard since."""
-    member = replica.members.get(event.request_member_id)
-    if member is not None and not member.in_kip848_group and event.answer_ms >= (member.session_from_ms or 0):
-        member.unknown_ms = member.unknown_ms or event.answer_ms
-        drop_unknown(replica, member, event.arrival_ms, context, event.broker)
-
-
 def member_of(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
     """Return a member; create it if it is not known."""
     member = replica.members.get(member_id)
@@ -220,7 +195,7 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
         return
     if event.error not in (0, REBALANCE_IN_PROGRESS):
         if not event.kip848:
-            _refused(replica, member, event, context)
+            _refused(replica, member, event)
         return
     if member is None:
         for departure in open_removals(replica, event.member_id, event.applied_ms):
@@ -289,7 +264,7 @@ def owe(member: Member, since_ms: int) -> None:
         member.owes_since_ms = since_ms
 
 
-def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat, context: JudgementContext) -> None:
+def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat) -> None:
     """Apply a refused heartbeat: 25 shows that the member was gone by then.
 
     A 22 for the newest generation, from a broker that did not announce it, shows that this broker has loaded the log,
@@ -302,7 +277,6 @@ def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat, con
         return
     if member is not None:
         _unknown_member(replica, member, event.generation, event.applied_ms)
-        drop_unknown(replica, member, event.applied_ms, context, event.broker)
     for departure in replica.departures:
         if departure.member.member_id == event.member_id and departure.member.unknown_ms is None:
             departure.member.unknown_ms = event.applied_ms

@@ -19,7 +19,6 @@ from coordinator_model.replica.classic import (
     lend_session,
     member_of,
     note_fenced,
-    note_unknown_joiner,
     poll_departure,
     prepare_rebalance,
 )
@@ -230,13 +229,20 @@ def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementConte
     _joins_behind_a_stalled_write(replica, event, context)
     if event.error == UNKNOWN_MEMBER_ID:
         join_phase.note_refused_newcomer(replica, event)
-        note_unknown_joiner(replica, event, context)
+        _note_unknown(replica, event)
         _remove_if_empty(replica, event, context)
     if event.error == MEMBER_ID_REQUIRED and event.member_id:
         expired = [name for name, pending in replica.pending.items() if pending.until_ms < event.answer_ms]
         for name in expired if len(replica.pending) < MAX_UNANSWERED_JOINS else list(replica.pending)[:1]:
             del replica.pending[name]
         replica.pending[event.member_id] = PendingMember(event.answer_ms, event.answer_ms + event.session_timeout_ms)
+
+
+def _note_unknown(replica: GroupReplica, event: JoinAnswered) -> None:
+    """Note that the coordinator does not know the member that asked (25), unless it was heard since."""
+    member = replica.members.get(event.request_member_id)
+    if member is not None and not member.in_kip848_group and event.answer_ms >= (member.session_from_ms or 0):
+        member.unknown_ms = member.unknown_ms or event.answer_ms
 
 
 def _remove_if_empty(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
