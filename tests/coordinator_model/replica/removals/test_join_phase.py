@@ -253,6 +253,24 @@ def test_who_missed_an_unreported_phase_is_known_by_the_next_list():
     assert told.accusations == [("rebalance-timeout", "m2")]
 
 
+# when m2's leave is answered 25, how -> who is accused of what
+UNKNOWN = {
+    "soon after the phase": (19_500, {}, [("rebalance-timeout", "m2")]),
+    "when its session would have ended by then": (25_100, {}, []),
+    "by another broker": (19_500, {"broker": "broker-2"}, []),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_who_is_unknown_as_it_leaves_soon_after_a_phase_is_not_in_its_generation(name):
+    """m2 misses the phase from 9,000. Its leader, m1, was killed, so no list of members is seen."""
+    at_ms, how, accused = UNKNOWN[name]
+    story = group(m1_until_ms=8_000, m2_until_ms=8_000).beats("m2", 9_500, 13_500, error=27)
+    joins(story, 8_990).join(14_100, "m1", -1, error=15, parked_ms=5_000)
+    story.join(19_002, "m3", 2, leader="m1", parked_ms=10_002).leave(at_ms, "m2", errors={"m2": 25}, **how)
+    assert story.play(26_000).accusations == accused
+
+
 def patient(member, poll_ms, order):
     """A stable group of m1, m3 and the others in this order, one of whom may take longer to rejoin than 10 s."""
     longer = Who(member, client_id=f"client-{member}", port=5_060, poll_ms=poll_ms)
