@@ -752,6 +752,17 @@ def test_a_heartbeat_read_after_a_replacement_is_a_sign_of_life():
     assert told.accusations == [("session-expired", "m3")]
 
 
+def test_an_expired_leader_s_successor_leads_if_the_others_did_not_join():
+    """pod-1 leads and expires at 14,000. pod-2, now the leader, is kept but does not join, so the successor leads."""
+    other = Who("other", instance_id="pod-2", port=5_010)
+    story = stable(OLD, other, poll_ms=POLL_MS).beats("old", 1_000, 8_000).beats("other", 1_000, 13_000)
+    story.beats("other", 14_500, 23_500, error=27)
+    story.join(24_005, NEW, 2, asked="", listed=[NEW, other], parked_ms=9_000)
+    story.record(24_040, 2, NEW, other).sync(24_050, NEW, 2, leader=True)
+    told = story.beats("new", 25_000, 27_000, generation=2).play(27_000)
+    assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 14_000)]
+
+
 def test_a_static_join_answered_15_in_a_rebalance_has_replaced():
     """No answer names the successor, whose write stalled; the one after it replaces that."""
     story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)
