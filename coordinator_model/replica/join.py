@@ -333,15 +333,18 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
 def _replace_in_phase(
     replica: GroupReplica, event: JoinAnswered, former: list[Member], context: JudgementContext
 ) -> None:
-    """Note that a newcomer replaced the holder of its instance id in a join phase, as soon as it arrived.
+    """Note that a newcomer took the instance id of its holder in a join phase, as soon as it arrived.
 
-    It did not replace a holder that came later.
+    It did not take it from a holder that came later. If the holder's session seems to have ended before, the removal is
+    judged: no other line names the newcomer before the phase ends.
     """
     if event.request_member_id or event.arrival_ms < (replica.phase.started_ms or 0):
         return
-    for old in former:
-        if (old.joined_ms or 0) < event.arrival_ms and not _had_gone(old, event.arrival_ms, context):
+    for old in (old for old in former if (old.joined_ms or 0) < event.arrival_ms):
+        if not _had_gone(old, event.arrival_ms, context):
             old.replaced_ms = old.replaced_ms or event.arrival_ms
+        elif old.member_id not in replica.phase.unanswered and old.member_id in replica.members:
+            remove_member(replica, old, event.arrival_ms, context, event.broker, successor=event)
 
 
 def _asker(event: JoinAnswered) -> str:
