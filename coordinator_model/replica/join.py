@@ -28,9 +28,10 @@ from coordinator_model.replica.member_blobs import fill_topics, from_base64
 from coordinator_model.replica.notes import PendingMember, UnansweredJoin
 from coordinator_model.replica.removals import join_phase
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.removals.ended_phase import EARLY_MS, phase_limit_ms
+from coordinator_model.replica.removals.ended_phase import EARLY_MS
 from coordinator_model.replica.removals.leaves import came_after, remember_leave
 from coordinator_model.replica.removals.removal import add_departure, remove_member
+from coordinator_model.replica.removals.replacement import inherits_the_lead
 from coordinator_model.replica.session_timer import JudgementContext, touches_ms, unheard_since
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
@@ -438,7 +439,7 @@ def _replace_static(replica: GroupReplica, event: JoinAnswered, context: Judgeme
         replica.save_last_record()
     replica.departures = [d for d in replica.departures if d not in _unnamed_replacements(replica, event)]
     for old in former:
-        if _inherits_the_lead(replica, event, old, context):
+        if inherits_the_lead(replica, event, old, context):
             old.replaced_ms = old.replaced_ms or event.arrival_ms
         listed = replica.members.pop(old.member_id, None)
         remove_member(replica, old, event.arrival_ms, context, event.broker, successor=event)
@@ -447,29 +448,6 @@ def _replace_static(replica: GroupReplica, event: JoinAnswered, context: Judgeme
             successor.assignment, successor.topics = old.assignment, old.topics
             remember_leave(replica, Leave(old, event.answer_ms, Cause.REPLACED, None))
     return former
-
-
-def _inherits_the_lead(replica: GroupReplica, event: JoinAnswered, old: Member, context: JudgementContext) -> bool:
-    """Tell whether a successor leads because the member that it replaced did: that member's session had not ended.
-
-    If the leader is removed, another member becomes the leader (``ClassicGroup.remove``), and stays it if it joins the
-    next generation. So there has to be another member, and all others of the last generation have to be in the next.
-    A static one is in it even if it has not joined: then another member is elected.
-    """
-    others = replica.recorded.keys() - {old.member_id}
-    led = replica.recorded_leader == old.member_id and replica.recorded_generation == event.generation - 1
-    stayed = bool(others) and others <= {member_id for member_id, _, _ in event.members}
-    if not (led and stayed and event.leader == event.member_id):
-        return False
-    kept = any(replica.recorded[member_id].instance_id is not None for member_id in others)
-    return not kept or _ended_before_its_timeout(replica, context)
-
-
-def _ended_before_its_timeout(replica: GroupReplica, context: JudgementContext) -> bool:
-    """Tell whether the join phase that has just ended was certainly shorter than its timeout: everybody had joined."""
-    phase, ended_ms = replica.phase, replica.generation_since_ms
-    limit_ms = phase_limit_ms(replica, phase, ended_ms, context)
-    return limit_ms is not None and ended_ms < phase.began_after_ms + limit_ms - EARLY_MS
 
 
 def _former_members(replica: GroupReplica, event: JoinAnswered) -> list[Member]:
