@@ -770,12 +770,33 @@ def test_a_heartbeat_read_after_a_replacement_is_a_sign_of_life():
     assert told.accusations == [("session-expired", "m3")]
 
 
+def test_an_expired_leader_s_successor_leads_if_the_others_did_not_join():
+    """pod-1 leads and expires at 14,000. pod-2, now the leader, is kept but does not join, so the successor leads."""
+    other = Who("other", instance_id="pod-2", port=5_010)
+    story = stable(OLD, other, poll_ms=POLL_MS).beats("old", 1_000, 8_000).beats("other", 1_000, 13_000)
+    story.beats("other", 14_500, 23_500, error=27)
+    story.join(24_005, NEW, 2, asked="", listed=[NEW, other], parked_ms=9_000)
+    story.record(24_040, 2, NEW, other).sync(24_050, NEW, 2, leader=True)
+    told = story.beats("new", 25_000, 27_000, generation=2).play(27_000)
+    assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 14_000)]
+
+
 def test_a_static_join_answered_15_in_a_rebalance_has_replaced():
     """No answer names the successor, whose write stalled; the one after it replaces that."""
     story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)
     story.beat(9_000, "m1", error=27).join(14_900, NEW, -1, error=15, asked="", parked_ms=5_000)
     told = returns(story, 18_000, 19_000)
     assert told.accusations == []
+
+
+def test_a_static_join_answered_15_after_the_session_s_end_has_not_replaced():
+    """pod-1 expires at 14,000, which begins the phase; its next process asks at 15,000. Only the list names it."""
+    story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 13_000).beats("old", 1_000, 8_000)
+    story.beats("m1", 14_500, 20_500, error=27)
+    story.join(20_000, Who("", instance_id="pod-1", port=5_002), -1, error=15, asked="", parked_ms=5_000)
+    story.join(21_000, "m1", 2, listed=["m1", NEW]).record(21_040, 2, "m1", NEW).sync(21_050, "m1", 2, leader=True)
+    told = story.beats("m1", 22_000, 27_500, generation=2).play(27_500)
+    assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 14_000)]
 
 
 def test_a_static_join_answered_15_in_a_stable_group_was_taken_back():
@@ -796,6 +817,20 @@ def test_a_replacement_that_was_taken_back_is_so_though_the_log_has_it():
     told = taken_back().record(9_901, 1, "m1", NEW).beat(21_000, "m1", error=27)
     assert set(told.play(18_000).members) == {"m1", "old"}
     assert ends(told, 21_500).facts("session-expired", "member_id", "deadline_ms") == [("old", 20_900)]
+
+
+def test_a_replacement_taken_back_before_the_assignment_is_stored_gets_none():
+    """pod-1's replacement of 9,900 joins generation 2 at 10,500; its SyncGroup waits until it is taken back at 14,900.
+
+    The assignment is stored at 15,100, under the successor's id. The former member has its session, but no partition.
+    """
+    old, new = (Who(name, instance_id="pod-1", partitions=(0, 1)) for name in ("old", "new"))
+    story = stable(old, "m1", poll_ms=POLL_MS).beats("m1", 1_000, 9_000).beats("old", 1_000, 8_000)
+    story.record(9_901, 1, new, "m1").beat(10_100, "m1", error=27)
+    story.join(10_500, new, 2, asked="", listed=[new, "m1"], parked_ms=600).join(10_500, "m1", 2, parked_ms=300)
+    story.record(10_700, 2, new, "m1").sync(14_901, "new", 2, leader=True, error=82, parked_ms=4_200)
+    told = story.sync(15_100, "m1", 2, parked_ms=4_400).beats("m1", 16_000, 18_000, generation=2).play(18_000)
+    assert told.members["old"]["assignment"] == []
 
 
 def test_a_load_of_the_log_restores_a_rolled_back_replacement():
