@@ -117,6 +117,16 @@ def test_what_a_deposed_coordinator_accepts_keeps_nobody_alive():
     assert 16_000 <= deadline_ms <= 17_500
 
 
+@pytest.mark.parametrize(("left_ms", "accused"), [(17_200, []), (16_900, ["m2"])])
+def test_a_leave_at_a_deposed_coordinator_explains_a_record_of_its_instant(left_ms, accused):
+    """broker-1 answers m2's leave. The record of 17.2 s shows whether it was still the coordinator."""
+    story = taken_over(17_000)
+    story.leave(left_ms, "m2", broker="broker-1")
+    story.record(17_200, 2, "m1")
+    told = story.beats("m1", 17_500, 24_000, generation=2, broker="broker-2").play(24_000)
+    assert [member for _, member in told.accusations] == accused
+
+
 def test_a_removal_that_nothing_explains_is_told_once_a_move_does():
     """broker-2 has loaded the group and let it expire; broker-1 answers m1 until it refuses, at 14 s.
 
