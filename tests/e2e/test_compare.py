@@ -185,6 +185,7 @@ LEAVES = {
     ),
     "while it was frozen, past its limit": ([("freeze", 1_000), ("thaw", 17_000)], 17_100, True),
     "after it was closed": ([("stalled", 1_000), ("polling", 13_000), ("close", 13_100)], 13_200, False),
+    "while it stalled, and was closed after that": ([("stalled", 1_000), ("close", 14_000)], 11_900, True),
     "of itself": ([], 11_000, False),
 }
 

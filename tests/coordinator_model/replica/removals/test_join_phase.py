@@ -222,6 +222,21 @@ def test_a_heartbeat_parked_until_its_members_removal_shows_life(name):
     assert sorted(story.play(26_000).accusations) == [("rebalance-timeout", "m2"), ("rebalance-timeout", "m4")]
 
 
+def test_a_parked_heartbeat_that_is_answered_after_the_verdict_shows_life_too():
+    """m2 alone is stable, and no heartbeat of it is seen; m3 joins at 1,000. m2's commit gives it until 9,000.
+
+    Its heartbeat of 7,000 is answered 15 at 12,000. By then the phase has ended, at 11,000, and the grace has passed.
+    """
+    story = stable(Who("m2", partitions=(9,)), poll_ms=POLL_MS).commit(3_000, "t", 9)
+    joins(story, 900).beat(12_000, "m2", error=15, parked_ms=5_000)
+    story.join(11_003, "m3", 2, listed=["m3"], parked_ms=10_000).record(11_100, 2, "m3")
+    story.sync(11_110, "m3", 2, leader=True).beats("m3", 13_000, 20_000, generation=2)
+    assert story.play(11_900).accusations == []
+    told = story.play(20_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 11_003)]
+    assert told.accusations == [("rebalance-timeout", "m2")]
+
+
 def test_a_generation_whose_answers_were_all_lost_ended_the_phase_before_it():
     """m3's JoinGroup, answered 15, begins it at 9,000; generation 2 is m3's alone, of which nothing is told."""
     story = group().join(14_000, "m3", -1, error=15, parked_ms=5_000)
