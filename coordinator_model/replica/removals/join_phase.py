@@ -32,9 +32,7 @@ def begin_phase(replica: GroupReplica, sign_ms: int, by: str | None = None) -> N
     members = [*replica.members.values(), *(leave.member for leave in replica.leaves)]
     heard = [at_ms or 0 for m in members for at_ms in (m.previous_heartbeat_ms, m.last_heartbeat_ms)]
     before = [at_ms for at_ms in (*heard, replica.generation_since_ms) if at_ms < sign_ms]
-    awaited = any(pending.given_ms <= sign_ms <= pending.until_ms for pending in replica.pending.values())
-    start = PhaseStart(sign_ms, by or None, by_newcomer=awaited and not by)
-    replica.phase = JoinPhase(max(before, default=0), start)
+    replica.phase = JoinPhase(max(before, default=0), PhaseStart(sign_ms, by or None))
 
 
 def note_sign(replica: GroupReplica, generation: int, sign_ms: int, by: str | None = None) -> None:
@@ -49,7 +47,7 @@ def note_sign(replica: GroupReplica, generation: int, sign_ms: int, by: str | No
         if start is None or not phase.began_after_ms <= sign_ms <= start.at_ms:
             continue
         if sign_ms < start.at_ms or (by and start.by is None):
-            phase.started = PhaseStart(sign_ms, by or None, by_newcomer=start.by_newcomer and not by)
+            phase.started = PhaseStart(sign_ms, by or None)
 
 
 def _unjudged_phases(replica: GroupReplica, generation: int) -> list[EndedPhase]:

@@ -15,9 +15,6 @@ class PhaseStart(NamedTuple):
 
     It is noted once the answers that show it have come (``note_starter_timeout``, ``note_timeout_if_starter``).
     """
-    by_newcomer: bool = False
-    """Whether the JoinGroup of a newcomer that had been given a member id (79) may have begun it. Such a request is
-    answered only when the phase ends, so it is not seen before."""
 
 
 class PhaseEnd(NamedTuple):

@@ -77,20 +77,19 @@ def rebalance_began_unseen(inference: Inference) -> bool:
     """Tell whether the rebalance began before any session had expired, and no request that began it was seen.
 
     Then a line is missing. If lines were lost recently, it may be a leave of one of the removed members. This says no
-    for static members, for members that still had to sync, if a newcomer may have begun the rebalance, and if the
-    coordinator paused or moved meanwhile: timers may have run differently.
+    for static members, for members that still had to sync, and if the coordinator paused or moved meanwhile: timers may
+    have run differently.
     """
     member, phase = inference.member, inference.departure.phase
     if not isinstance(inference.timeout, SessionExpired) or not _lost_lines_recently(inference):
         return False
     if member.in_kip848_group or member.instance_id is not None or member.awaiting_sync:
         return False
-    start = phase.started
-    if start is None or start.by is not None or start.by_newcomer or (member.session_from_ms or 0) >= start.at_ms:
+    if phase.started is None or phase.started.by is not None or (member.session_from_ms or 0) >= phase.started.at_ms:
         return False
     if any(reset.cause is not Cause.UNKNOWN for reset in unheard_since(member, inference.context.timer_resets)):
         return False
-    return inference.together.once(_first_end_ms) > start.at_ms + inference.context.thresholds.grace_ms
+    return inference.together.once(_first_end_ms) > phase.started.at_ms + inference.context.thresholds.grace_ms
 
 
 def _first_end_ms(together: Together) -> int:
