@@ -5,10 +5,12 @@ Every case is a verdict of a real broker's log that simpler rules got wrong (cap
 
 import pytest
 
+from coordinator_model.replica.advance import conclude
 from coordinator_model.replica.group import GroupReplica, Leave
 from coordinator_model.replica.member import Member
+from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import sync_timeout_ms
-from coordinator_model.states import Cause
+from coordinator_model.states import SESSION_EXPIRED, Cause, Evidence
 from tests.support.story import T0, Who, rebalance, stable
 
 POLL_MS = 10_000
@@ -958,3 +960,25 @@ def test_a_replacement_during_a_move_has_a_full_session_timeout():
     deadlines_ms = dict(told.facts("session-expired", "member_id", "deadline_ms"))
     assert deadlines_ms["m2"] <= 24_000
     assert 27_300 <= deadlines_ms["new"] <= 27_310
+
+
+@pytest.mark.parametrize(("judged", "generation", "kept"), [(False, 2, True), (True, 2, False), (False, 3, False)])
+def test_a_removal_is_kept_until_the_others_of_its_generation_are_judged(judged, generation, kept):
+    """Its incident is over. But only a comparison shows whose session ended first and began the join phase."""
+    replica = GroupReplica("g")
+    for name, of_generation, is_judged in (("over", 2, True), ("other", generation, judged)):
+        departure = Departure(
+            member=Member(name),
+            rule=SESSION_EXPIRED,
+            cause=Cause.SESSION_TIMEOUT,
+            evidence=Evidence.OBSERVED,
+            removed_ms=T0,
+            deadline_ms=T0,
+            generation=of_generation,
+            broker="broker-1",
+            judge_after_ms=T0,
+            judged=is_judged,
+        )
+        replica.departures.append(departure)
+    conclude(replica, {}, {(SESSION_EXPIRED, "over")})
+    assert [d.member.member_id for d in replica.departures] == (["over", "other"] if kept else ["other"])
