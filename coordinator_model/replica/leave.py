@@ -7,13 +7,7 @@ from coordinator_model.events import LeaveAnswered
 from coordinator_model.replica.classic import STALLED_WRITE, UNKNOWN_MEMBER_ID, poll_departure, prepare_rebalance
 from coordinator_model.replica.group import GroupReplica, Leave
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.removals.leaves import (
-    CUT_MS,
-    is_known_leave,
-    leave_cause,
-    remember_leave,
-    remember_undelivered,
-)
+from coordinator_model.replica.removals.leaves import is_known_leave, leave_cause, remember_leave
 from coordinator_model.replica.removals.removal import add_departure, explain_by_leave, remove_member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.replica.transitions import StateEvent
@@ -44,20 +38,6 @@ def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext
     is_current = replica.type is GroupType.CLASSIC and event.applied_ms >= replica.state_since_ms
     if is_current and not _is_unlisted(replica, member):
         rebalance_without(replica, member, event.applied_ms)
-
-
-def leave_deposed(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext) -> None:
-    """Note a LeaveGroup that a deposed coordinator accepted. Only a record shows whether it was still the coordinator.
-
-    A record of the same instant that lists the member no more shows that: its join phase ended with this leave.
-    """
-    if event.error:
-        return
-    removed = [d for d in replica.departures if d.member.member_id == event.member_id]
-    if removed and abs(removed[-1].removed_ms - event.applied_ms) <= CUT_MS:
-        leave(replica, event, context)
-    elif event.member_id in replica.members:
-        remember_undelivered(replica, event.member_id, event.applied_ms)
 
 
 def _not_in_the_generation(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext) -> None:

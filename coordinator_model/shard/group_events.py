@@ -22,9 +22,8 @@ from coordinator_model.events import (
 from coordinator_model.replica.admission import UNKNOWN_GROUP, why_not
 from coordinator_model.replica.advance import take_heartbeats, take_over
 from coordinator_model.replica.group import GroupReplica
-from coordinator_model.replica.leave import leave_deposed
 from coordinator_model.replica.refusals import JOIN_REFUSALS, counts_to_report, is_idle
-from coordinator_model.replica.replay import GroupEvent, disputed_heartbeat, plain_heartbeat, replay
+from coordinator_model.replica.replay import GroupEvent, deposed_leave, disputed_heartbeat, plain_heartbeat, replay
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.registry import HEARTBEAT_RULES
 from coordinator_model.rules.session import judge
@@ -122,7 +121,7 @@ class GroupEvents:
         if event.group in self._groups.group_store:
             with self._judgement.isolated(event.group, event[0], event):
                 replica = self._groups.replica(event.group)
-                leave_deposed(replica, event, self._groups.context(event.group, self._groups.clock.progress_ms))
+                deposed_leave(replica, event, self._groups.context(event.group, self._groups.clock.progress_ms))
                 self._groups.group_store.touch(event.group)
                 self._judgement.evaluate(replica, self._groups.clock.progress_ms, event[0])
 

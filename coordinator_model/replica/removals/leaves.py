@@ -53,7 +53,7 @@ def has_left(replica: GroupReplica, member: Member, removed_ms: int, grace_ms: i
 def left_a_deposed_coordinator(replica: GroupReplica, member: Member, removed_ms: int) -> bool:
     """Tell whether a leave that a deposed coordinator accepted removed the member after all.
 
-    The broker was still the coordinator then: the record that lists the member no more is of the same instant.
+    The broker was still the coordinator then: the record that no longer lists the member is of the same instant.
     """
     left_ms = replica.undelivered_leaves.get(member.member_id)
     return left_ms is not None and not member.in_kip848_group and abs(left_ms - removed_ms) <= CUT_MS
