@@ -37,6 +37,10 @@ PRODUCER: Final[Mapping[str, tuple[str, str]]] = {
     "compression.type": ("lz4", ""),
     "enable.metrics.push": ("false", "metrics of this producer tell nothing of a group"),
     "acks": ("all", "a leader that wakes from a pause is no leader: what it alone accepts is cut off"),
+    "max.in.flight.requests.per.connection": (
+        "1",
+        "a new leader takes a later batch first, then refuses the earlier ones, and all lines wait (KAFKA-15591)",
+    ),
 }
 """Settings of the appender's producer -> (value, reason)."""
 BUFFER_LINES: Final = "8192"

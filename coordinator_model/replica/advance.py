@@ -35,7 +35,8 @@ def conclude(
     later must not change that. ``ended``: rule and member id of the departures whose incidents are over. A departure
     that still has to be judged is another one, even if member and rule are the same, and stays. The departure of a
     member whose session ended stays too, without being reported, as long as the next coordinator may let that session
-    end once more. Of a deleted group only the incarnation is kept.
+    end once more. So does each departure that still has to be compared with an unjudged one of the same generation. Of
+    a deleted group only the incarnation is kept.
     """
     spoken = [m for m in replica.members.values() if m.member_id in expired_ms and m.verdict_ms is None]
     for member in spoken:
@@ -43,10 +44,13 @@ def conclude(
         member.verdict_session_from_ms = member.session_from_ms
     if ended:
         over = [d for d in replica.departures if d.judged and (d.rule, d.member.member_id) in ended]
-        forgotten = [id(d) for d in over if d.rule != SESSION_EXPIRED]
+        compared = {d.generation for d in replica.departures if not d.judged}
+        kept = [d for d in over if d.rule == SESSION_EXPIRED or (d.deadline_ms and d.generation in compared)]
+        forgotten = [id(d) for d in over if d not in kept]
         for departure in over:
             departure.rule = None
-        forgotten += [id(d) for d in replica.departures if d.is_told and not _may_end_again(replica, d)]
+        told = (d for d in replica.departures if d.is_told and d.generation not in compared)
+        forgotten += [id(d) for d in told if not _may_end_again(replica, d)]
         replica.departures = [d for d in replica.departures if id(d) not in forgotten]
     if replica.deleted:
         replica.forget_all_but_incarnation()

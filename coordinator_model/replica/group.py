@@ -115,7 +115,8 @@ class GroupReplica:
     """By instance id: replacements that timed out."""
     leaves: list[Leave] = field(default_factory=list)
     undelivered_leaves: dict[str, int] = field(default_factory=dict)
-    """KIP-848 members by id: when their clients sent a leave to a broker that was not the coordinator (14, 15, 16)."""
+    """Members by id: when their clients sent a leave to a broker that was not the coordinator. It refused a KIP-848
+    leave (14, 15, 16); a classic leave was accepted by a deposed coordinator."""
     asking: dict[str, int] = field(default_factory=dict)
     """KIP-848 members by id: since when they send their join to brokers that are not the coordinator (14, 15, 16)."""
     departures: list[Departure] = field(default_factory=list)

@@ -53,12 +53,22 @@ def push(replica: GroupReplica, event: MetricsPushed | MetricsExported, context:
             _note(departure.member, event)
             _blame_the_poll(departure, event)
     for leave in replica.leaves:
-        if id(leave.member) not in known or leave.cause is not Cause.LEFT:
+        if id(leave.member) not in known or leave.cause is not Cause.LEFT or not _is_about(leave, event):
             continue
         _note(leave.member, event)
         if not leave.reason and _is_proven(leave, event):
             leave.member = replace(leave.member)
             left_overdue(replica, leave, leave.applied_ms, event.order_ms, context, Evidence.INFERRED)
+
+
+def _is_about(leave: Leave, event: MetricsPushed | MetricsExported) -> bool:
+    """Tell whether a push shows anything about the polls before a leave, or that none has come since.
+
+    A client whose poll was overdue polls again before it rejoins. That must not count as a poll in time.
+    """
+    from_ms, known_ms = event.order_ms - event.interval_ms, leave.member.no_poll_until_ms
+    idle_since = not event.polled and known_ms is not None and from_ms <= known_ms + GAP_MS
+    return idle_since or from_ms < leave.applied_ms
 
 
 def _note(member: Member, event: MetricsPushed | MetricsExported) -> None:

@@ -31,6 +31,7 @@ from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS
 from coordinator_model.replica.removals.leaves import came_after, remember_leave
 from coordinator_model.replica.removals.removal import add_departure, remove_member
+from coordinator_model.replica.removals.replacement import inherits_the_lead
 from coordinator_model.replica.session_timer import JudgementContext, touches_ms, unheard_since
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
@@ -121,8 +122,11 @@ def _is_of_a_deposed_coordinator(replica: GroupReplica, event: JoinAnswered) -> 
 
 def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bool:
     """Tell whether a member joined a generation whose record lists nobody: the record's writer lets nobody into it."""
-    empty = replica.type is GroupType.CLASSIC and replica.state is GroupState.EMPTY
-    return empty and replica.recorded_generation is None and 0 < event.generation <= replica.generation
+    if replica.type is not GroupType.CLASSIC:
+        return False
+    if replica.recorded_generation is not None:  # answers of the deposed coordinator may have begun a join phase since
+        return not replica.recorded and 0 < event.generation <= replica.recorded_generation
+    return replica.state is GroupState.EMPTY and 0 < event.generation <= replica.generation
 
 
 def _is_new_in_a_written_generation(replica: GroupReplica, event: JoinAnswered) -> bool:
@@ -333,15 +337,18 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
 def _replace_in_phase(
     replica: GroupReplica, event: JoinAnswered, former: list[Member], context: JudgementContext
 ) -> None:
-    """Note that a newcomer replaced the holder of its instance id in a join phase, as soon as it arrived.
+    """Note that a newcomer took the instance id of its holder in a join phase, as soon as it arrived.
 
-    It did not replace a holder that came later.
+    It did not take it from a holder that came later. If the holder's session seems to have ended before, the removal is
+    judged: no other line names the newcomer before the phase ends.
     """
     if event.request_member_id or event.arrival_ms < (replica.phase.started_ms or 0):
         return
-    for old in former:
-        if (old.joined_ms or 0) < event.arrival_ms and not _had_gone(old, event.arrival_ms, context):
+    for old in (old for old in former if (old.joined_ms or 0) < event.arrival_ms):
+        if not _had_gone(old, event.arrival_ms, context):
             old.replaced_ms = old.replaced_ms or event.arrival_ms
+        elif old.member_id not in replica.phase.unanswered and old.member_id in replica.members:
+            remove_member(replica, old, event.arrival_ms, context, event.broker, successor=event)
 
 
 def _asker(event: JoinAnswered) -> str:
@@ -435,7 +442,7 @@ def _replace_static(replica: GroupReplica, event: JoinAnswered, context: Judgeme
         replica.save_last_record()
     replica.departures = [d for d in replica.departures if d not in _unnamed_replacements(replica, event)]
     for old in former:
-        if _inherits_the_lead(replica, event, old):
+        if inherits_the_lead(replica, event, old, context):
             old.replaced_ms = old.replaced_ms or event.arrival_ms
         listed = replica.members.pop(old.member_id, None)
         remove_member(replica, old, event.arrival_ms, context, event.broker, successor=event)
@@ -444,18 +451,6 @@ def _replace_static(replica: GroupReplica, event: JoinAnswered, context: Judgeme
             successor.assignment, successor.topics = old.assignment, old.topics
             remember_leave(replica, Leave(old, event.answer_ms, Cause.REPLACED, None))
     return former
-
-
-def _inherits_the_lead(replica: GroupReplica, event: JoinAnswered, old: Member) -> bool:
-    """Tell whether a successor leads because the member that it replaced did: that member's session had not ended.
-
-    If the leader is removed, another member becomes the leader (``ClassicGroup.remove``), and stays it if it joins the
-    next generation. So there has to be another member, and all others of the last generation have to be in the next.
-    """
-    others = replica.recorded.keys() - {old.member_id}
-    led = replica.recorded_leader == old.member_id and replica.recorded_generation == event.generation - 1
-    stayed = bool(others) and others <= {member_id for member_id, _, _ in event.members}
-    return led and stayed and event.leader == event.member_id
 
 
 def _former_members(replica: GroupReplica, event: JoinAnswered) -> list[Member]:

@@ -4,11 +4,11 @@ Kafka's side is ``GroupMetadataManager.classicGroupLeave``.
 """
 
 from coordinator_model.events import LeaveAnswered
-from coordinator_model.replica.classic import STALLED_WRITE, poll_departure, prepare_rebalance
+from coordinator_model.replica.classic import STALLED_WRITE, UNKNOWN_MEMBER_ID, poll_departure, prepare_rebalance
 from coordinator_model.replica.group import GroupReplica, Leave
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.leaves import is_known_leave, leave_cause, remember_leave
-from coordinator_model.replica.removals.removal import add_departure, explain_by_leave
+from coordinator_model.replica.removals.removal import add_departure, explain_by_leave, remove_member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
@@ -20,6 +20,8 @@ def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext
     If it waited and was answered 15, it was applied too: only its answer was lost behind a stalled write.
     """
     lost = event.error == STALLED_WRITE and event.remote_ms >= context.thresholds.stalled_write_ms
+    if event.error == UNKNOWN_MEMBER_ID:
+        _not_in_the_generation(replica, event, context)
     if (event.error != 0 and not lost) or is_known_leave(replica, event.member_id, event.applied_ms):
         return
     member = _leaver(replica, event, context, lost=lost)
@@ -36,6 +38,21 @@ def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext
     is_current = replica.type is GroupType.CLASSIC and event.applied_ms >= replica.state_since_ms
     if is_current and not _is_unlisted(replica, member):
         rebalance_without(replica, member, event.applied_ms)
+
+
+def _not_in_the_generation(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext) -> None:
+    """Remove a member whose leave was answered 25, if no list of the newest generation's members was seen.
+
+    The leader gets that list. If the leader is dead, and its coordinator dies too, nobody sees it. But a member of that
+    generation is known until its session ends or it has not synced in time. So an earlier 25 shows that it is not one.
+    """
+    member, since_ms = replica.members.get(event.member_id), replica.generation_since_ms
+    unlisted = replica.state is GroupState.COMPLETING_REBALANCE and replica.listed_generation != replica.generation
+    if member is None or member.instance_id is not None or not unlisted or replica.announced_by != event.broker:
+        return
+    lasts_ms = min(member.session_timeout_ms or 0, member.rebalance_timeout_ms or 0)
+    if since_ms <= event.applied_ms < since_ms + lasts_ms and (member.generation or -1) < replica.generation:
+        remove_member(replica, member, since_ms, context, event.broker)
 
 
 def _is_unlisted(replica: GroupReplica, member: Member) -> bool:

@@ -12,7 +12,13 @@ from coordinator_model.replica.classic import STALLED_WRITE, is_gone, poll_depar
 from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_UNANSWERED_JOINS, GroupReplica, Leave
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.modern import derive_state, modern_member
-from coordinator_model.replica.removals.leaves import came_after, heard_since, is_known_leave, remember_leave
+from coordinator_model.replica.removals.leaves import (
+    came_after,
+    heard_since,
+    is_known_leave,
+    remember_leave,
+    remember_undelivered,
+)
 from coordinator_model.replica.removals.removal import add_departure, explain_by_leave, note_parked_heartbeat
 from coordinator_model.replica.returns import came_back
 from coordinator_model.replica.session_timer import JudgementContext
@@ -40,7 +46,7 @@ def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, context: Judgemen
 
 def _to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) -> None:
     if event.request_epoch < 0:
-        _leave_to_no_coordinator(replica, event)
+        remember_undelivered(replica, event.member_id, event.applied_ms)  # it is sent once
     elif event.request_epoch == 0:
         _join_to_no_coordinator(replica, event)
 
@@ -114,16 +120,6 @@ def _is_back_by_another_clock(replica: GroupReplica, member: Member) -> bool:
 
 def _member(event: ConsumerHeartbeat) -> Member:
     return Member(event.member_id, event.instance_id, event.client_id, event.client_host, kip848=True)
-
-
-def _leave_to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) -> None:
-    """Remember a leave that no coordinator accepted: it is sent once, so the member stays until its session ends."""
-    horizon_ms = event.applied_ms - LEAVE_MEMORY_MS
-    replica.undelivered_leaves = {
-        name: said_ms for name, said_ms in replica.undelivered_leaves.items() if said_ms >= horizon_ms
-    }
-    if event.member_id in replica.undelivered_leaves or len(replica.undelivered_leaves) < MAX_UNANSWERED_JOINS:
-        replica.undelivered_leaves[event.member_id] = event.applied_ms
 
 
 def _join_to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) -> None:

@@ -1,8 +1,8 @@
 """Applies events to a group's replica, for the live run, after a restart, in the replay command and in the tests.
 
-Every event goes through ``replay``, except two kinds of heartbeats. ``plain_heartbeat`` applies one that only restarts
-its member's session timer: then the group need not be judged. ``disputed_heartbeat`` applies one that was accepted by a
-broker that may not be the coordinator.
+Every event goes through ``replay``, with three exceptions. ``plain_heartbeat`` applies a heartbeat that only restarts
+its member's session timer: then the group need not be judged. ``disputed_heartbeat`` and ``deposed_leave`` apply what
+was accepted by a broker that may not be the coordinator.
 """
 
 from typing import NamedTuple, assert_never
@@ -43,12 +43,13 @@ from coordinator_model.replica import (
 )
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
+from coordinator_model.replica.removals.leaves import CUT_MS, remember_undelivered
 from coordinator_model.replica.removals.removal import open_removals
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import GroupState, GroupType
 
-__all__ = ["GroupEvent", "Heard", "disputed_heartbeat", "plain_heartbeat", "replay"]
+__all__ = ["GroupEvent", "Heard", "deposed_leave", "disputed_heartbeat", "plain_heartbeat", "replay"]
 
 GroupEvent = (
     RecordRead
@@ -118,6 +119,20 @@ def disputed_heartbeat(replica: GroupReplica, event: Heartbeat) -> None:
         member.claimed_ms = max(member.claimed_ms or 0, event.applied_ms)
     for departure in open_removals(replica, event.member_id, event.applied_ms):
         departure.touches_ms.append(event.applied_ms)
+
+
+def deposed_leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext) -> None:
+    """Note a LeaveGroup that a deposed coordinator accepted. Only a record shows whether it was still the coordinator.
+
+    A record of the same instant that no longer lists the member shows that: its join phase ended with this leave.
+    """
+    if event.error:
+        return
+    removed = [d for d in replica.departures if d.member.member_id == event.member_id]
+    if removed and abs(removed[-1].removed_ms - event.applied_ms) <= CUT_MS:
+        leave.leave(replica, event, context)
+    elif event.member_id in replica.members:
+        remember_undelivered(replica, event.member_id, event.applied_ms)
 
 
 def _apply(replica: GroupReplica, event: GroupEvent, context: JudgementContext) -> None:

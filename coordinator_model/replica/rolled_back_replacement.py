@@ -7,7 +7,7 @@ record names the successor while the coordinator knows the former member. The re
 instance joins again or a coordinator loads the log.
 """
 
-from coordinator_model.events import JoinAnswered, SyncAnswered
+from coordinator_model.events import JoinAnswered, SyncAnswered, parked_ms
 from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Leave
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.notes import RolledBackReplacement
@@ -49,11 +49,18 @@ def revert_if_timed_out(replica: GroupReplica, successor: Member, event: SyncAns
     """Restore the former member if its successor's SyncGroup is answered 82 because the replacement timed out.
 
     A join phase may begin before the replacement is stored and answer the successor's JoinGroup. Only then does the
-    write time out: the former member is in the new generation, and its successor's SyncGroup is answered at once.
+    write time out: the former member is in the new generation, and its successor's SyncGroup is answered at once. If
+    the SyncGroup waits for the assignment, that is stored later, under the successor's id: the former member gets none
+    (``GroupMetadataManager.setAndPropagateAssignment``).
     """
     waited_ms = event.answer_ms - (successor.joined_ms or 0)
-    if event.instance_id == successor.instance_id is not None and abs(waited_ms - STALL_MS) <= SAME_STEP_MS:
-        _swap(replica, successor, event.answer_ms)
+    if event.instance_id != successor.instance_id or successor.instance_id is None:
+        return
+    if abs(waited_ms - STALL_MS) > SAME_STEP_MS or not _swap(replica, successor, event.answer_ms):
+        return
+    if parked_ms(event) > EARLY_MS:
+        former = next(m for m in replica.members.values() if m.instance_id == event.instance_id)
+        former.assignment, former.partitions_left_out = {}, 0
 
 
 def load(replica: GroupReplica, context: JudgementContext) -> None:

@@ -12,12 +12,13 @@ proves that some deadline has passed. It is judged by the possible deadline near
 interval that the group's rebalance bounds.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import inf
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
 from coordinator_model.brokers.blindness import BlindWindow
+from coordinator_model.brokers.leadership import Claim
 from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS, TimerReset
 from coordinator_model.membership import partitions_of
 from coordinator_model.replica.member import Member
@@ -77,6 +78,8 @@ class JudgementContext(NamedTuple):
     """Whether records are all that is seen of the group's coordinator: no heartbeat and no leave is seen."""
     coordinates_ms: int = 0
     """When the newest accepted heartbeat of the shard arrived: its broker was still the coordinator then."""
+    claims: Collection[Claim] = ()
+    """The answers of brokers that answer as the coordinator although metadata names another broker."""
 
     @property
     def waiting(self) -> bool:

@@ -223,7 +223,7 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     first. A pause does not stop timers: a session that was due during the pause ended when the coordinator woke.
     """
     gone_ms = gone_by_ms(member, context)
-    if gone_ms is None:
+    if gone_ms is None or _may_be_unknown_elsewhere(gone_ms, context):
         return Verdict(None, None)
     # The line of a leave may come late, and so may that of a heartbeat that waits behind a stalled write.
     trail_ms = context.thresholds.grace_ms + (STALL_MS if replica.stalled_near(gone_ms, STALL_MS) else 0)
@@ -244,6 +244,14 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     slept = pause is not None and pause.sleeps_at(session.end_ms)
     deadline_ms = min(pause.woke_ms or 0, gone_ms) if pause is not None and slept else session.end_ms
     return Verdict(_expired(replica, member, context, deadline_ms, timeout_ms), None)
+
+
+def _may_be_unknown_elsewhere(gone_ms: int, context: JudgementContext) -> bool:
+    """Tell whether a broker that metadata does not name yet may have given the answer 25.
+
+    It had loaded the log, which may never have had the member. All groups are judged again once metadata names it.
+    """
+    return any(claim.first_ms <= gone_ms <= claim.last_ms for claim in context.claims)
 
 
 def _only_its_session_ended(replica: GroupReplica, member: Member, resets: Sequence[TimerReset], gone_ms: int) -> bool:

@@ -17,6 +17,7 @@ from coordinator_model.events import (
     Heartbeat,
     JoinAnswered,
     LeaderNamed,
+    LeaveAnswered,
     SyncAnswered,
     Tick,
     parked_ms,
@@ -105,15 +106,17 @@ class BrokerLines:
         self._events.apply(event)
 
     def _deposed(self, event: Answer, proven: Proof) -> None:
-        """Count an answer of a deposed coordinator. Only a KIP-848 leave is also applied.
+        """Count an answer of a deposed coordinator. Only a leave is also applied.
 
-        A leave is answered 0 only once its records are in the log (``CoordinatorRuntime.CoordinatorWriteEvent``), so
-        its broker was still the coordinator, whatever its clock or the metadata says. If a leave was parked and
-        answered 15, its records may be in the log.
+        A KIP-848 leave is answered 0 only once its records are in the log
+        (``CoordinatorRuntime.CoordinatorWriteEvent``), so its broker was still the coordinator, whatever its clock or
+        the metadata says. If a leave was parked and answered 15, its records may be in the log.
         """
         self._groups.outputs.count("deposed")
-        if isinstance(event, JoinAnswered) and event.error == 0 and self._is_new(event):
+        if isinstance(event, JoinAnswered) and not event.error and self._is_new(event):
             self._clock.former.announce(event.broker, event.group, event.generation, event.arrival_ms)
+        if isinstance(event, LeaveAnswered):
+            self._events.left_deposed(event)
         left = isinstance(event, ConsumerHeartbeat) and event.request_epoch < 0
         if left and (proven is Proof.NOTHING or event.error == 0):
             self._events.apply(event)
@@ -124,7 +127,9 @@ class BrokerLines:
         Three answers are given only once a record is in the log: the answer to a SyncGroup of a new generation, the
         answer to a KIP-848 heartbeat with a later member epoch, and the answer to the JoinGroup of a static member that
         replaces another one without a rebalance
-        (``GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin``).
+        (``GroupMetadataManager.updateStaticMemberThenRebalanceOrCompleteJoin``). The last one names the generation and
+        the leader of the last record. A deposed coordinator may have a generation of the same number, but it names the
+        leader of its own join phase.
         """
         former = self._clock.former
         if isinstance(event, SyncAnswered):
@@ -134,15 +139,21 @@ class BrokerLines:
             return has_raised and former.was_superseded_before(event.broker, event.arrival_ms)
         if not isinstance(event, JoinAnswered) or event.error or event.instance_id is None or event.request_member_id:
             return False
-        return former.was_superseded_before(event.broker, event.arrival_ms) and not self._is_new(event)
+        in_log = (event.generation, event.leader) == self._last_record(event.group)
+        return in_log and former.was_superseded_before(event.broker, event.arrival_ms)
 
     def _is_new(self, event: JoinAnswered) -> bool:
         """Tell whether a generation is later than that of the group's last record."""
-        if event.group not in self._groups.group_store:
-            return event.generation > 0
-        replica = self._groups.group_store.replica(event.group)
-        recorded = replica.recorded_generation
-        return event.generation > (replica.generation if recorded is None else recorded)
+        return event.generation > self._last_record(event.group)[0]
+
+    def _last_record(self, group: str) -> tuple[int, str | None]:
+        """Return the generation and the leader of a group's last record; (0, None): the group is not known."""
+        if group not in self._groups.group_store:
+            return 0, None
+        replica = self._groups.group_store.replica(group)
+        if replica.recorded_generation is None:
+            return replica.generation, replica.leader
+        return replica.recorded_generation, replica.recorded_leader
 
     def _disputed(self, event: Answer) -> None:
         """Apply an answer of a broker that metadata does not name. It is probably the next coordinator."""

@@ -15,6 +15,7 @@ from coordinator_model.events import (
     CoordinatorLine,
     Heartbeat,
     JoinAnswered,
+    LeaveAnswered,
     OffsetCommitted,
     RecordRead,
 )
@@ -22,7 +23,7 @@ from coordinator_model.replica.admission import UNKNOWN_GROUP, why_not
 from coordinator_model.replica.advance import take_heartbeats, take_over
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.refusals import JOIN_REFUSALS, counts_to_report, is_idle
-from coordinator_model.replica.replay import GroupEvent, disputed_heartbeat, plain_heartbeat, replay
+from coordinator_model.replica.replay import GroupEvent, deposed_leave, disputed_heartbeat, plain_heartbeat, replay
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.registry import HEARTBEAT_RULES
 from coordinator_model.rules.session import judge
@@ -112,6 +113,15 @@ class GroupEvents:
             with self._judgement.isolated(event.group, event[0], event):
                 replica = self._groups.replica(event.group)
                 disputed_heartbeat(replica, event)
+                self._groups.group_store.touch(event.group)
+                self._judgement.evaluate(replica, self._groups.clock.progress_ms, event[0])
+
+    def left_deposed(self, event: LeaveAnswered) -> None:
+        """Apply a LeaveGroup of the classic protocol that was accepted by a deposed coordinator."""
+        if event.group in self._groups.group_store:
+            with self._judgement.isolated(event.group, event[0], event):
+                replica = self._groups.replica(event.group)
+                deposed_leave(replica, event, self._groups.context(event.group, self._groups.clock.progress_ms))
                 self._groups.group_store.touch(event.group)
                 self._judgement.evaluate(replica, self._groups.clock.progress_ms, event[0])
 

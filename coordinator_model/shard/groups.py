@@ -77,6 +77,7 @@ class Groups:
             hole_is_open=self.clock.hole_is_open,
             by_records=self.clock.by_records,
             coordinates_ms=self.clock.newest_proof_ms,
+            claims=self.clock.leadership.claims.values(),
         )
 
     def _type_of(self, group: str) -> GroupType | None:

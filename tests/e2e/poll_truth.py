@@ -76,7 +76,10 @@ def slept(truth: Iterable[TruthEvent], sleepers: Sleepers) -> list[TruthEvent]:
 
 
 def _silences(told: list[dict], actions: list[dict]) -> list[_Silence]:
-    """Return stalls, which consumers report, and freezes, which we do; one may be in the other, a kill ends both."""
+    """Return stalls, which consumers report, and freezes, which we do; one may be in the other, a kill ends both.
+
+    A silence that nothing ends lasts until the last step: a stalled consumer that is closed never polls again.
+    """
     limits = {event["client"]: event["limit_ms"] for event in told}
     steps = [(event["at_ms"], event["client"], event["event"]) for event in told]
     steps += [(action["at_ms"], action["client"], action["action"]) for action in actions if "client" in action]
@@ -93,7 +96,8 @@ def _silences(told: list[dict], actions: list[dict]) -> list[_Silence]:
         if what in ENDS and client in since and not why[client]:
             found.append(_Silence(client, since.pop(client), at_ms, limits.get(client, 0)))
             ended[client] = found[-1]
-    return found
+    last_ms = max((at_ms for at_ms, _, _ in steps), default=0)
+    return found + [_Silence(client, begin_ms, last_ms, limits.get(client, 0)) for client, begin_ms in since.items()]
 
 
 def returns(capture: Path, leaves: list[TruthEvent]) -> set[TruthEvent]:

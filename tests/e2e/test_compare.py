@@ -101,6 +101,28 @@ def test_an_expiry_in_a_phase_that_ends_with_its_coordinator_is_not_demanded(nam
     assert [row.verdict for row in rows] == [verdict]
 
 
+# the instants of broker-1's lines, and what we report of its removal at 50,000 -> the verdict
+SILENCES = {
+    "its lines were lost": ([40_000, 60_000], "unknown", "UNTOLD"),
+    "its lines were lost for good": ([40_000], "unknown", "UNTOLD"),
+    "it was heard before": ([49_500, 60_000], "unknown", "MISSING"),
+    "it was heard after": ([40_000, 50_500], "unknown", "MISSING"),
+    "it was never heard": ([], "unknown", "MISSING"),
+    "another cause is told": ([40_000, 60_000], "left", "MISSING"),
+    "nothing is told": ([40_000, 60_000], None, "MISSING"),
+}
+
+
+@pytest.mark.parametrize("name", SILENCES)
+def test_an_expiry_at_a_broker_whose_lines_were_lost_may_have_an_unknown_cause(name):
+    lines_ms, cause, verdict = SILENCES[name]
+    removed = said(None, rule="member-removed") | {"cause": cause, "opened_ms": 50_100}
+    printed = recorded() if cause is None else recorded(removed)
+    heard = {"broker-1": lines_ms, "broker-2": [50_000]}
+    rows = session_rows([logged(50_000)], printed, lines_ms=heard)
+    assert [row.verdict for row in rows] == [verdict]
+
+
 # when a partition was loaded, and the interval that we state for a deadline -> the verdict on a session's end at 50,000
 STATED = {
     "it holds the end": (40_000, (45_000, 54_000), "WITHIN"),
@@ -185,6 +207,7 @@ LEAVES = {
     ),
     "while it was frozen, past its limit": ([("freeze", 1_000), ("thaw", 17_000)], 17_100, True),
     "after it was closed": ([("stalled", 1_000), ("polling", 13_000), ("close", 13_100)], 13_200, False),
+    "while it stalled, and was closed after that": ([("stalled", 1_000), ("close", 14_000)], 11_900, True),
     "of itself": ([], 11_000, False),
 }
 

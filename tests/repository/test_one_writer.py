@@ -38,7 +38,7 @@ CHANGING = {
 }
 """Methods that change a list, a dict or a set in place."""
 DOORS = {
-    "replay": {"replay", "plain_heartbeat", "disputed_heartbeat"},
+    "replay": {"replay", "plain_heartbeat", "disputed_heartbeat", "deposed_leave"},
     "advance": {"advance", "conclude", "end_if_tombstoned", "take_heartbeats", "take_over"},
 }
 """What of `replica` others may call though it writes: an event, or time and judgement."""

@@ -264,10 +264,11 @@ class Story:
     def leave(self, at_ms: int, *members: str, reason: str | None = None, **how: Any) -> "Story":
         """Answer a LeaveGroup: version 5, a batch; `errors` by member, `parked_ms` behind a stalled write."""
         parked_ms, errors, error = how.pop("parked_ms", 0), how.pop("errors", {}), how.pop("error", 0)
+        broker = how.pop("broker", None)
         known = [(m, self.know(m)[0].instance_id) for m in members]
         told = request_log.leave(self.group, known, reason=reason, errors=errors, error=error)
         how = {"total_ms": parked_ms, "remote_ms": parked_ms, **self._of(members[0], how)}
-        return self.tell(at_ms, line("LEAVE_GROUP", *told, **how))
+        return self.tell(at_ms, line("LEAVE_GROUP", *told, **how), broker)
 
     def hello(self, at_ms: int, member: str, asked: int, epoch: int, error: int = 0, **how: Any) -> "Story":
         """Answer a CONSUMER_GROUP_HEARTBEAT (KIP-848): `asked` 0 joins, -1 leaves, -2 leaves for a while."""

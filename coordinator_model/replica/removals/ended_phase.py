@@ -152,10 +152,13 @@ def sync_timeout_ms(replica: GroupReplica, member: Member, removed_ms: int) -> i
     """Return how much time a member that joined had to sync.
 
     That is the longest timeout of the members of the generation when it began. Members that have left or expired since
-    count too. None: it has synced, or had not joined.
+    count too, and so does the member itself, which may be out of the replica already. None: it has synced, or had not
+    joined.
     """
-    waits = member.awaiting_sync and member.timer_reset_ms is not None
-    return _sync_limit_ms(replica, member.timer_reset_ms or 0, removed_ms) if waits else None
+    if not member.awaiting_sync or member.timer_reset_ms is None:
+        return None
+    limit_ms = _sync_limit_ms(replica, member.timer_reset_ms, removed_ms)
+    return max(limit_ms or 0, member.rebalance_timeout_ms or 0) or None
 
 
 def _sync_limit_ms(replica: GroupReplica, began_ms: int, removed_ms: int) -> int | None:

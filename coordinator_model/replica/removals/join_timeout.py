@@ -30,8 +30,8 @@ def phase_was_extended(case: Case) -> Answer:
 def not_rejoined(case: Case) -> Answer:
     """Answer for a phase that ended by its timeout, so it had waited for somebody until then.
 
-    It waited for the members whose session may have lasted until then, and for one that left just then, or else for the
-    dropped member that expired last. A member that had expired earlier did not miss the phase.
+    It waited for the members whose session may have lasted until then, and for one that left or joined just then, or
+    else for the dropped member that expired last. A member that had expired earlier did not miss the phase.
     """
     end_ms = case.together.once(_first_end_ms)
     if not (_waited_to_its_timeout(case, end_ms) or case.together.once(_timed_out)):
@@ -43,7 +43,7 @@ def not_rejoined(case: Case) -> Answer:
         return NotMissed()
     if own_ms == end_ms and _began_with_the_session(case):
         return NotMissed()
-    waited = case.together.once(_stayed) or _left_at_the_end(case)
+    waited = case.together.once(_stayed) or _left_at_the_end(case) or case.together.once(_joined_at_the_end)
     last_ms = case.removed_ms if waited else case.together.once(_last_session_end_ms)  # for those it waited in any case
     return Missed(case.removed_ms) if own_ms >= min(case.removed_ms - LATE_MS, last_ms) else NotMissed()
 
@@ -63,6 +63,12 @@ def _left_at_the_end(case: Case) -> bool:
     """Tell whether a member left as the phase ended: it was still in the group, so the phase had waited for it."""
     left_ms = (leave.applied_ms for leave in case.replica.leaves if leave.cause is not Cause.REPLACED)
     return any(abs(at_ms - case.removed_ms) <= CUT_MS for at_ms in left_ms)
+
+
+def _joined_at_the_end(together: Together) -> bool:
+    """Tell whether a JoinGroup arrived as the phase ended: the phase had waited for its member."""
+    last_ms = together.phase.joins.last_ms
+    return last_ms is not None and abs(together.removed_ms - last_ms) <= CUT_MS
 
 
 def _expired_since_the_load(case: Case) -> bool:

@@ -137,7 +137,7 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
         if not _moved_before(departure, context):
             return Unexplained(judge_again=True)
         context = after_a_move(departure, context)
-    elif departure.answered_by not in ("", departure.broker):
+    elif departure.answered_by not in ("", departure.broker) or _was_shown_before_the_move(departure, context):
         # the broker that answered had loaded the group, though it was not known to be the coordinator
         context = after_a_move(departure, context)
     verdict = explain(replica, departure, shared.together(departure, context_before(departure, context)))
@@ -279,6 +279,16 @@ def _a_move_may_become_known(departure: Departure, context: JudgementContext) ->
 def _moved_before(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether another broker may already have been the coordinator when a member was removed, as is known now."""
     return any(may_precede(move, departure) for move in moves_since_heard(departure, context))
+
+
+def _was_shown_before_the_move(departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether a static member's successor had sent its JoinGroup to the next coordinator before the move was seen.
+
+    It waited there while the deposed coordinator still answered.
+    """
+    moves = (r for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED)
+    asked_next = any(r.broker == departure.answered_by and r.low_ms > departure.removed_ms for r in moves)
+    return departure.successor is not None and asked_next
 
 
 def _is_of_a_deposed_coordinator(departure: Departure, context: JudgementContext) -> bool:

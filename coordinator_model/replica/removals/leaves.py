@@ -1,6 +1,6 @@
 """Members that left, kept to explain a removal that is seen later, and to recognise a member that comes back."""
 
-from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_LEAVES, GroupReplica, Leave
+from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_LEAVES, MAX_UNANSWERED_JOINS, GroupReplica, Leave
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause
@@ -48,6 +48,24 @@ def has_left(replica: GroupReplica, member: Member, removed_ms: int, grace_ms: i
     own = (leave for leave in replica.leaves if leave.member.member_id == member.member_id)
     left_ms = (leave.applied_ms for leave in own if leave.cause is not Cause.REPLACED)
     return any(abs(at_ms - removed_ms) <= grace_ms for at_ms in left_ms)
+
+
+def left_a_deposed_coordinator(replica: GroupReplica, member: Member, removed_ms: int) -> bool:
+    """Tell whether a leave that a deposed coordinator accepted removed the member after all.
+
+    The broker was still the coordinator then: the record that no longer lists the member is of the same instant.
+    """
+    left_ms = replica.undelivered_leaves.get(member.member_id)
+    return left_ms is not None and not member.in_kip848_group and abs(left_ms - removed_ms) <= CUT_MS
+
+
+def remember_undelivered(replica: GroupReplica, member_id: str, applied_ms: int) -> None:
+    """Remember a leave that no coordinator is known to have accepted. Drop those that are too old or too many."""
+    horizon_ms = applied_ms - LEAVE_MEMORY_MS
+    kept = {name: said_ms for name, said_ms in replica.undelivered_leaves.items() if said_ms >= horizon_ms}
+    if member_id in kept or len(kept) < MAX_UNANSWERED_JOINS:
+        kept[member_id] = applied_ms
+    replica.undelivered_leaves = kept
 
 
 def heard_since(member: Member, left_ms: int | None, context: JudgementContext) -> bool:

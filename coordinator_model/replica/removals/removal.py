@@ -9,7 +9,7 @@ from coordinator_model.replica.reconciliation import KINDS
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.ended_phase import ended_phase, sync_timeout_ms
 from coordinator_model.replica.removals.join_phase import was_kept
-from coordinator_model.replica.removals.leaves import has_left, heard_since, remember_leave
+from coordinator_model.replica.removals.leaves import has_left, heard_since, left_a_deposed_coordinator, remember_leave
 from coordinator_model.replica.session_timer import JudgementContext, touches_ms, unheard_since
 from coordinator_model.states import MEMBER_REMOVED, POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
@@ -44,7 +44,9 @@ def remove_member(
         member = loaded[0]
     if heard_since(member, replica.undelivered_leaves.get(member.member_id), context):
         del replica.undelivered_leaves[member.member_id]
-    if not has_left(replica, member, removed_ms, context.thresholds.grace_ms):
+    if left_a_deposed_coordinator(replica, member, removed_ms):
+        remember_leave(replica, Leave(member, removed_ms, Cause.LEFT, None))
+    elif not has_left(replica, member, removed_ms, context.thresholds.grace_ms):
         _note_removal(replica, member, removed_ms, context, answered_by, successor)
     replica.members.pop(member.member_id, None)
 
@@ -206,7 +208,8 @@ def _stall_ms(replica: GroupReplica, member: Member, successor: JoinAnswered | N
 def note_parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int, answer_ms: int) -> None:
     """Note a heartbeat answered 15 behind a stalled write: it may have restarted the member's session timer.
 
-    The member may be gone by now.
+    The member may be gone by now. If its removal was judged before this line came, without finding the cause, it is
+    judged again: now it is known that the member was alive.
     """
     replica.note_stall(answer_ms)
     member = replica.members.get(member_id)
@@ -214,9 +217,12 @@ def note_parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int
         member.parked_heartbeat_ms = max(member.parked_heartbeat_ms or 0, applied_ms)
         if member.is_classic_among_consumers and len(member.may_owe_since_ms) < MAX_PARKED:
             member.may_owe_since_ms = [*member.may_owe_since_ms, applied_ms]
-    for departure in open_removals(replica, member_id, applied_ms):
+    unexplained = (d for d in replica.departures if d.judged and d.judge_again and d.member.member_id == member_id)
+    late = [d for d in unexplained if applied_ms <= d.gone_ms <= answer_ms]
+    for departure in late + open_removals(replica, member_id, applied_ms):
         departure.member.parked_heartbeat_ms = max(departure.member.parked_heartbeat_ms or 0, applied_ms)
         departure.touches_ms.append(applied_ms)
+        departure.judged = False
 
 
 def open_removals(replica: GroupReplica, member_id: str, applied_ms: int) -> list[Departure]:

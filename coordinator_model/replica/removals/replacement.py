@@ -1,9 +1,11 @@
 """A static member that is gone and has a successor: it was replaced, or its session had ended before that."""
 
 from coordinator_model.client import who
+from coordinator_model.events import JoinAnswered
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.removals.ended_phase import EARLY_MS
+from coordinator_model.replica.removals.ended_phase import EARLY_MS, phase_limit_ms
 from coordinator_model.replica.removals.removal_instant import ends, may_have_begun, moves_since_heard
 from coordinator_model.replica.removals.together import Together
 from coordinator_model.replica.session_timer import JudgementContext, earliest_load_ms, session_timeout_ms
@@ -70,6 +72,22 @@ def _is_in_its_first_session(departure: Departure, context: JudgementContext) ->
     return downgraded and departure.removed_ms < session_from_ms + timeout_ms
 
 
+def inherits_the_lead(replica: GroupReplica, event: JoinAnswered, old: Member, context: JudgementContext) -> bool:
+    """Tell whether a successor leads because the member that it replaced did: that member's session had not ended.
+
+    If the leader is removed, another member becomes the leader (``ClassicGroup.remove``), and stays it if it joins the
+    next generation. So there has to be another member, and all others of the last generation have to be in the next.
+    A static one is in it even if it has not joined: then another member is elected.
+    """
+    others = replica.recorded.keys() - {old.member_id}
+    led = replica.recorded_leader == old.member_id and replica.recorded_generation == event.generation - 1
+    stayed = bool(others) and others <= {member_id for member_id, _, _ in event.members}
+    if not (led and stayed and event.leader == event.member_id):
+        return False
+    kept = any(replica.recorded[member_id].instance_id is not None for member_id in others)
+    return not kept or _ended_before_its_timeout(replica, context)
+
+
 def was_taken_back(departure: Departure) -> bool:
     """Tell whether a member was answered 82 since it was last heard, and no successor was seen.
 
@@ -80,6 +98,13 @@ def was_taken_back(departure: Departure) -> bool:
     member = departure.member
     fenced = member.fenced_ms is not None and member.fenced_ms >= (member.session_from_ms or 0)
     return fenced and departure.successor is None
+
+
+def _ended_before_its_timeout(replica: GroupReplica, context: JudgementContext) -> bool:
+    """Tell whether the join phase that has just ended was certainly shorter than its timeout: everybody had joined."""
+    phase, ended_ms = replica.phase, replica.generation_since_ms
+    limit_ms = phase_limit_ms(replica, phase, ended_ms, context)
+    return limit_ms is not None and ended_ms < phase.began_after_ms + limit_ms - EARLY_MS
 
 
 def _began_the_phase(departure: Departure, together: Together, first_end_ms: int) -> bool:

@@ -4,6 +4,7 @@ A member has to revoke the partitions that the coordinator takes from it. A clas
 and to sync. Each member has a timer of its own for that.
 """
 
+from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals import retried_timer
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
@@ -18,7 +19,7 @@ def not_revoked(case: Case) -> Answer:
     """
     if not case.member.in_kip848_group:
         return None
-    if _not_revoked_since_a_load(case) or _missed_one_before(case):
+    if _not_revoked_since_a_load(case) or _may_be_due_since_a_load(case) or _missed_one_before(case):
         return Missed(case.removed_ms)
     ran_ms = (
         when_awake_ms(at_ms, case.context, told_at_once=True) for at_ms in own_timers_ms(case.member, case.context)
@@ -59,6 +60,24 @@ def _not_revoked_since_a_load(case: Case) -> bool:
         return False
     began_ms = case.removed_ms - member.rebalance_timeout_ms
     return member.revoking_since_ms <= began_ms and member.rebalance_timeout_ms < timeout_ms
+
+
+def _may_be_due_since_a_load(case: Case) -> bool:
+    """Tell whether the revocation timer of a living member, which a load restarted, may have been due at its removal.
+
+    When the coordinator loaded the group is known only within an interval, so the timer was due within one, too.
+    """
+    member, spans = case.member, case.together.spans.of(case.departure)
+    if member.revoking_since_ms is None or any(first_ms <= case.removed_ms + EARLY_MS for first_ms, _, _ in spans):
+        return False  # its session may have ended
+    began_ms, load = case.removed_ms - (member.rebalance_timeout_ms or 0), _last_load(case.context)
+    if load is None or load.high_ms is None:
+        return False
+    return max(load.low_ms, member.revoking_since_ms) - EARLY_MS <= began_ms <= load.high_ms
+
+
+def _last_load(context: JudgementContext) -> TimerReset | None:
+    return next((reset for reset in reversed(context.timer_resets) if reset.may_load), None)
 
 
 def _missed_one_before(case: Case) -> bool:

@@ -117,6 +117,16 @@ def test_what_a_deposed_coordinator_accepts_keeps_nobody_alive():
     assert 16_000 <= deadline_ms <= 17_500
 
 
+@pytest.mark.parametrize(("left_ms", "accused"), [(17_200, []), (16_900, ["m2"])])
+def test_a_leave_at_a_deposed_coordinator_explains_a_record_of_its_instant(left_ms, accused):
+    """broker-1 answers m2's leave. The record of 17.2 s shows whether it was still the coordinator."""
+    story = taken_over(17_000)
+    story.leave(left_ms, "m2", broker="broker-1")
+    story.record(17_200, 2, "m1")
+    told = story.beats("m1", 17_500, 24_000, generation=2, broker="broker-2").play(24_000)
+    assert [member for _, member in told.accusations] == accused
+
+
 def test_a_removal_that_nothing_explains_is_told_once_a_move_does():
     """broker-2 has loaded the group and let it expire; broker-1 answers m1 until it refuses, at 14 s.
 
@@ -136,14 +146,20 @@ def test_a_removal_without_a_move_stays_unexplained():
     assert told.accusations == []
 
 
-def again(joined_ms=14_000, generation=2, synced=("broker-1", 2), instance=None):
-    """m2, or a successor of the static member m3, joins broker-1 after broker-2 has taken over at 11 s."""
+def again(joined_ms=14_000, generation=2, synced=("broker-1", 2), instance=None, leader="m1"):
+    """m2, or a successor of the static member m3, joins broker-1 after broker-2 has taken over at 11 s.
+
+    The record is of generation 1, whose leader is m1.
+    """
     story = stable("m1", "m2", Who("m3", instance_id="i"))
     story.brokers["broker-2"] = 0
     story.beats("m1", 1_000, 10_000).beats("m2", 1_000, 20_000)
     story.beat(11_000, "m1", error=22, generation=9, broker="broker-2").beats("m1", 11_500, 12_000, broker="broker-2")
     who = Who("m3-again", instance_id=instance) if instance else "m2"
-    story.join(joined_ms, who, generation, listed=["m2"], asked="" if instance else None, broker="broker-1")
+    if instance:
+        story.join(joined_ms, who, generation, leader=leader, asked="", broker="broker-1")
+    else:
+        story.join(joined_ms, who, generation, listed=["m2"], broker="broker-1")
     if synced:
         broker, of_generation = synced
         story.sync(15_000, "m2", of_generation, leader=True, broker=broker)
@@ -164,6 +180,8 @@ TERMS = {
     "it replaces a static member": (again(generation=1, synced=None, instance="i"), True),
     "it replaces one as it was superseded": (again(12_000, generation=1, synced=None, instance="i"), False),
     "it replaces one in a rebalance": (again(synced=None, instance="i"), False),
+    "it replaces one in a generation of its own": (again(generation=1, synced=None, instance="i", leader="m9"), False),
+    "it replaces one in an earlier generation": (again(generation=0, synced=None, instance="i"), False),
     "it raises a member epoch": (heartbeat(), True),
     "it lets a KIP-848 member join": (heartbeat(asked=0), True),
     "it raises one as it was superseded": (heartbeat(12_000), False),

@@ -125,6 +125,31 @@ def test_a_revoking_member_after_a_load_goes_by_its_shorter_timer(rebalance_ms, 
     assert [a for a in told.accusations if a[1] == "m2"] == [(rule, "m2")]
 
 
+# when a living member that revokes nothing is removed -> the rule
+NOT_REVOKED = {
+    "soon after the earliest load": (14_500, "rebalance-timeout"),
+    "soon before the latest load": (17_990, "rebalance-timeout"),
+    "after all loads": (18_600, "member-removed"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_REVOKED)
+def test_a_load_within_an_interval_restarted_the_revocation_timer_within_it(name):
+    """It came after 11,000, when broker-1 still coordinated, and by 15,000. Its timer of 3 s began at 11,200 or later.
+
+    From 15,010 on m2 sends heartbeats again, so its session cannot have ended.
+    """
+    removed_ms, rule = NOT_REVOKED[name]
+    story = consumers("m1", "m2").hellos("m1", 1_000, 11_500, 2)
+    story.poll_ms = 3_000
+    story.member(500, "m2").hellos("m2", 1_000, 11_000, 2).current(11_200, "m2", 2, state=1)
+    moved(story, 12_000).brokers["broker-2"] = 0
+    for at_ms in range(15_010, removed_ms, 500):
+        story.hello(at_ms, "m2", 2, 2, broker="broker-2")
+    told = play(story.gone(removed_ms, "m2").epoch(removed_ms, 3), 40_000)
+    assert [t["rule"] for t in told.transitions if t["transition"] == "opened" and t["member_id"] == "m2"] == [rule]
+
+
 def moved(story, at_ms):
     """Let broker-2 coordinate from an instant on, at which broker-1 refuses m1."""
     return story.hello(at_ms, "m1", 2, 2, error=16).hello(at_ms + 3_000, "m1", 2, 2, broker="broker-2")

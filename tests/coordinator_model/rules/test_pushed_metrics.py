@@ -215,6 +215,20 @@ def test_without_proof_of_a_poll_breach_nobody_is_accused(name):
     assert whether_polled(**CLEARED[name]).opened("poll-exceeded") == []
 
 
+@pytest.mark.parametrize(
+    ("polls_until_ms", "told"), [(40_000, ["m1"]), (95_000, [])], ids=["overslept", "unsubscribed"]
+)
+def test_a_poll_after_a_leave_is_none_in_time_before_it(polls_until_ms, told):
+    """A client that overslept polls again, and then joins on the same connection. So does one that unsubscribed."""
+    story = stable("m1", "m2", partitions=2).beats("m1", 1_000, 99_000).beats("m2", 1_000, 130_000).leave(99_500, "m1")
+    for at_ms in range(5_000, 130_000, 5_000):
+        polled = at_ms <= polls_until_ms or at_ms == 105_000
+        how = {"member_id": None} if at_ms > 99_500 else {}
+        story.pushes(at_ms, "m1", None, idle=(0.9 if polled else 0.0, 5_000), **how)
+    story.join(112_000, "m1", 2, listed=("m2", "m1"), asked="").join(112_000, "m2", 2)
+    assert story.play(130_000).opened("poll-exceeded") == told
+
+
 def test_no_poll_accuses_nobody_who_is_still_in():
     """One long poll, or polls that never wait, push a ratio of 0 too."""
     assert whether_polled(leave_ms=128_000, pushes_until_ms=128_000).opened("poll-exceeded") == []

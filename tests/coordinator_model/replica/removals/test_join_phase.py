@@ -5,10 +5,12 @@ Every case is a verdict of a real broker's log that simpler rules got wrong (cap
 
 import pytest
 
+from coordinator_model.replica.advance import conclude
 from coordinator_model.replica.group import GroupReplica, Leave
 from coordinator_model.replica.member import Member
+from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import sync_timeout_ms
-from coordinator_model.states import Cause
+from coordinator_model.states import SESSION_EXPIRED, Cause, Evidence
 from tests.support.story import T0, Who, rebalance, stable
 
 POLL_MS = 10_000
@@ -222,6 +224,21 @@ def test_a_heartbeat_parked_until_its_members_removal_shows_life(name):
     assert sorted(story.play(26_000).accusations) == [("rebalance-timeout", "m2"), ("rebalance-timeout", "m4")]
 
 
+def test_a_parked_heartbeat_that_is_answered_after_the_verdict_shows_life_too():
+    """m2 alone is stable, and no heartbeat of it is seen; m3 joins at 1,000. m2's commit gives it until 9,000.
+
+    Its heartbeat of 7,000 is answered 15 at 12,000. By then the phase has ended, at 11,000, and the grace has passed.
+    """
+    story = stable(Who("m2", partitions=(9,)), poll_ms=POLL_MS).commit(3_000, "t", 9)
+    joins(story, 900).beat(12_000, "m2", error=15, parked_ms=5_000)
+    story.join(11_003, "m3", 2, listed=["m3"], parked_ms=10_000).record(11_100, 2, "m3")
+    story.sync(11_110, "m3", 2, leader=True).beats("m3", 13_000, 20_000, generation=2)
+    assert story.play(11_900).accusations == []
+    told = story.play(20_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 11_003)]
+    assert told.accusations == [("rebalance-timeout", "m2")]
+
+
 def test_a_generation_whose_answers_were_all_lost_ended_the_phase_before_it():
     """m3's JoinGroup, answered 15, begins it at 9,000; generation 2 is m3's alone, of which nothing is told."""
     story = group().join(14_000, "m3", -1, error=15, parked_ms=5_000)
@@ -251,6 +268,24 @@ def test_who_missed_an_unreported_phase_is_known_by_the_next_list():
     told = unreported().play(28_000)
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_002)]
     assert told.accusations == [("rebalance-timeout", "m2")]
+
+
+# when m2's leave is answered 25, how -> who is accused of what
+UNKNOWN = {
+    "soon after the phase": (19_500, {}, [("rebalance-timeout", "m2")]),
+    "when its session would have ended by then": (25_100, {}, []),
+    "by another broker": (19_500, {"broker": "broker-2"}, []),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_who_is_unknown_as_it_leaves_soon_after_a_phase_is_not_in_its_generation(name):
+    """m2 misses the phase from 9,000. Its leader, m1, was killed, so no list of members is seen."""
+    at_ms, how, accused = UNKNOWN[name]
+    story = group(m1_until_ms=8_000, m2_until_ms=8_000).beats("m2", 9_500, 13_500, error=27)
+    joins(story, 8_990).join(14_100, "m1", -1, error=15, parked_ms=5_000)
+    story.join(19_002, "m3", 2, leader="m1", parked_ms=10_002).leave(at_ms, "m2", errors={"m2": 25}, **how)
+    assert story.play(26_000).accusations == accused
 
 
 def patient(member, poll_ms, order):
@@ -752,12 +787,33 @@ def test_a_heartbeat_read_after_a_replacement_is_a_sign_of_life():
     assert told.accusations == [("session-expired", "m3")]
 
 
+def test_an_expired_leader_s_successor_leads_if_the_others_did_not_join():
+    """pod-1 leads and expires at 14,000. pod-2, now the leader, is kept but does not join, so the successor leads."""
+    other = Who("other", instance_id="pod-2", port=5_010)
+    story = stable(OLD, other, poll_ms=POLL_MS).beats("old", 1_000, 8_000).beats("other", 1_000, 13_000)
+    story.beats("other", 14_500, 23_500, error=27)
+    story.join(24_005, NEW, 2, asked="", listed=[NEW, other], parked_ms=9_000)
+    story.record(24_040, 2, NEW, other).sync(24_050, NEW, 2, leader=True)
+    told = story.beats("new", 25_000, 27_000, generation=2).play(27_000)
+    assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 14_000)]
+
+
 def test_a_static_join_answered_15_in_a_rebalance_has_replaced():
     """No answer names the successor, whose write stalled; the one after it replaces that."""
     story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)
     story.beat(9_000, "m1", error=27).join(14_900, NEW, -1, error=15, asked="", parked_ms=5_000)
     told = returns(story, 18_000, 19_000)
     assert told.accusations == []
+
+
+def test_a_static_join_answered_15_after_the_session_s_end_has_not_replaced():
+    """pod-1 expires at 14,000, which begins the phase; its next process asks at 15,000. Only the list names it."""
+    story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 13_000).beats("old", 1_000, 8_000)
+    story.beats("m1", 14_500, 20_500, error=27)
+    story.join(20_000, Who("", instance_id="pod-1", port=5_002), -1, error=15, asked="", parked_ms=5_000)
+    story.join(21_000, "m1", 2, listed=["m1", NEW]).record(21_040, 2, "m1", NEW).sync(21_050, "m1", 2, leader=True)
+    told = story.beats("m1", 22_000, 27_500, generation=2).play(27_500)
+    assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 14_000)]
 
 
 def test_a_static_join_answered_15_in_a_stable_group_was_taken_back():
@@ -778,6 +834,20 @@ def test_a_replacement_that_was_taken_back_is_so_though_the_log_has_it():
     told = taken_back().record(9_901, 1, "m1", NEW).beat(21_000, "m1", error=27)
     assert set(told.play(18_000).members) == {"m1", "old"}
     assert ends(told, 21_500).facts("session-expired", "member_id", "deadline_ms") == [("old", 20_900)]
+
+
+def test_a_replacement_taken_back_before_the_assignment_is_stored_gets_none():
+    """pod-1's replacement of 9,900 joins generation 2 at 10,500; its SyncGroup waits until it is taken back at 14,900.
+
+    The assignment is stored at 15,100, under the successor's id. The former member has its session, but no partition.
+    """
+    old, new = (Who(name, instance_id="pod-1", partitions=(0, 1)) for name in ("old", "new"))
+    story = stable(old, "m1", poll_ms=POLL_MS).beats("m1", 1_000, 9_000).beats("old", 1_000, 8_000)
+    story.record(9_901, 1, new, "m1").beat(10_100, "m1", error=27)
+    story.join(10_500, new, 2, asked="", listed=[new, "m1"], parked_ms=600).join(10_500, "m1", 2, parked_ms=300)
+    story.record(10_700, 2, new, "m1").sync(14_901, "new", 2, leader=True, error=82, parked_ms=4_200)
+    told = story.sync(15_100, "m1", 2, parked_ms=4_400).beats("m1", 16_000, 18_000, generation=2).play(18_000)
+    assert told.members["old"]["assignment"] == []
 
 
 def test_a_load_of_the_log_restores_a_rolled_back_replacement():
@@ -890,3 +960,25 @@ def test_a_replacement_during_a_move_has_a_full_session_timeout():
     deadlines_ms = dict(told.facts("session-expired", "member_id", "deadline_ms"))
     assert deadlines_ms["m2"] <= 24_000
     assert 27_300 <= deadlines_ms["new"] <= 27_310
+
+
+@pytest.mark.parametrize(("judged", "generation", "kept"), [(False, 2, True), (True, 2, False), (False, 3, False)])
+def test_a_removal_is_kept_until_the_others_of_its_generation_are_judged(judged, generation, kept):
+    """Its incident is over. But only a comparison shows whose session ended first and began the join phase."""
+    replica = GroupReplica("g")
+    for name, of_generation, is_judged in (("over", 2, True), ("other", generation, judged)):
+        departure = Departure(
+            member=Member(name),
+            rule=SESSION_EXPIRED,
+            cause=Cause.SESSION_TIMEOUT,
+            evidence=Evidence.OBSERVED,
+            removed_ms=T0,
+            deadline_ms=T0,
+            generation=of_generation,
+            broker="broker-1",
+            judge_after_ms=T0,
+            judged=is_judged,
+        )
+        replica.departures.append(departure)
+    conclude(replica, {}, {(SESSION_EXPIRED, "over")})
+    assert [d.member.member_id for d in replica.departures] == (["over", "other"] if kept else ["other"])
