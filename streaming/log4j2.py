@@ -39,7 +39,7 @@ PRODUCER: Final[Mapping[str, tuple[str, str]]] = {
     "acks": ("all", "a leader that wakes from a pause is no leader: what it alone accepts is cut off"),
     "max.in.flight.requests.per.connection": (
         "1",
-        "a new leader takes a later batch first, then refuses the earlier ones, and all lines wait (KAFKA-15591)",
+        "with more, a new leader may accept a later batch first and refuse the first one (KAFKA-15591)",
     ),
 }
 """Settings of the appender's producer -> (value, reason)."""

@@ -45,16 +45,20 @@ def conclude(
     if ended:
         over = [d for d in replica.departures if d.judged and (d.rule, d.member.member_id) in ended]
         compared = {d.generation for d in replica.departures if not d.judged}
-        kept = [d for d in over if d.rule == SESSION_EXPIRED or (d.deadline_ms and d.generation in compared)]
-        forgotten = [id(d) for d in over if d not in kept]
+        forgotten = [id(d) for d in over if d.rule != SESSION_EXPIRED and not _is_compared(d, compared)]
         for departure in over:
             departure.rule = None
-        told = (d for d in replica.departures if d.is_told and d.generation not in compared)
+        told = (d for d in replica.departures if d.is_told and not _is_compared(d, compared))
         forgotten += [id(d) for d in told if not _may_end_again(replica, d)]
         replica.departures = [d for d in replica.departures if id(d) not in forgotten]
     if replica.deleted:
         replica.forget_all_but_incarnation()
     return bool(spoken or ended or replica.deleted)
+
+
+def _is_compared(departure: Departure, generations: Collection[int]) -> bool:
+    """Tell whether a departure with a known deadline is of a generation in which another one is not judged yet."""
+    return departure.deadline_ms is not None and departure.generation in generations
 
 
 def _may_end_again(replica: GroupReplica, departure: Departure) -> bool:

@@ -46,7 +46,7 @@ def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, context: Judgemen
 
 def _to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) -> None:
     if event.request_epoch < 0:
-        remember_undelivered(replica, event.member_id, event.applied_ms)  # it is sent once
+        remember_undelivered(replica, event.member_id, event.applied_ms)  # its client does not send it again
     elif event.request_epoch == 0:
         _join_to_no_coordinator(replica, event)
 

@@ -126,8 +126,6 @@ def deposed_leave(replica: GroupReplica, event: LeaveAnswered, context: Judgemen
 
     A record of the same instant that no longer lists the member shows that: its join phase ended with this leave.
     """
-    if event.error:
-        return
     removed = [d for d in replica.departures if d.member.member_id == event.member_id]
     if removed and abs(removed[-1].removed_ms - event.applied_ms) <= CUT_MS:
         leave.leave(replica, event, context)

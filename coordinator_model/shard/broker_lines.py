@@ -115,7 +115,7 @@ class BrokerLines:
         self._groups.outputs.count("deposed")
         if isinstance(event, JoinAnswered) and not event.error and self._is_new(event):
             self._clock.former.announce(event.broker, event.group, event.generation, event.arrival_ms)
-        if isinstance(event, LeaveAnswered):
+        if isinstance(event, LeaveAnswered) and not event.error:
             self._events.left_deposed(event)
         left = isinstance(event, ConsumerHeartbeat) and event.request_epoch < 0
         if left and (proven is Proof.NOTHING or event.error == 0):

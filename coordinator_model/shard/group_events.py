@@ -6,6 +6,8 @@ cause thousands of such answers. A plain heartbeat is applied and judged for its
 gets onto the fast path.
 """
 
+from collections.abc import Callable
+
 from coordinator_model.commit_block import group_in, place_of
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import (
@@ -109,21 +111,25 @@ class GroupEvents:
 
     def disputed(self, event: Heartbeat) -> None:
         """Apply a heartbeat that was accepted by a broker that may be the next coordinator."""
-        if event.group in self._groups.group_store:
-            with self._judgement.isolated(event.group, event[0], event):
-                replica = self._groups.replica(event.group)
-                disputed_heartbeat(replica, event)
-                self._groups.group_store.touch(event.group)
-                self._judgement.evaluate(replica, self._groups.clock.progress_ms, event[0])
+        self._apply_to_known(event, lambda replica: disputed_heartbeat(replica, event))
 
     def left_deposed(self, event: LeaveAnswered) -> None:
-        """Apply a LeaveGroup of the classic protocol that was accepted by a deposed coordinator."""
-        if event.group in self._groups.group_store:
-            with self._judgement.isolated(event.group, event[0], event):
-                replica = self._groups.replica(event.group)
-                deposed_leave(replica, event, self._groups.context(event.group, self._groups.clock.progress_ms))
-                self._groups.group_store.touch(event.group)
-                self._judgement.evaluate(replica, self._groups.clock.progress_ms, event[0])
+        """Apply a LeaveGroup of the classic protocol that a deposed coordinator accepted."""
+        progress_ms = self._groups.clock.progress_ms
+        self._apply_to_known(
+            event, lambda replica: deposed_leave(replica, event, self._groups.context(event.group, progress_ms))
+        )
+
+    def _apply_to_known(self, event: Heartbeat | LeaveAnswered, apply: Callable[[GroupReplica], None]) -> None:
+        """Apply an event of a broker that may not be the coordinator, if its group is known, and evaluate the group."""
+        group, progress_ms = event.group, self._groups.clock.progress_ms
+        if group not in self._groups.group_store:
+            return
+        with self._judgement.isolated(group, event[0], event):
+            replica = self._groups.replica(group)
+            apply(replica)
+            self._groups.group_store.touch(group)
+            self._judgement.evaluate(replica, progress_ms, event[0])
 
     def taken_over(self, answered_ms: int, at_ms: int) -> None:
         """Note that another coordinator has loaded the groups. Its predecessor last answered at ``answered_ms``."""

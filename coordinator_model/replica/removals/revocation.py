@@ -4,7 +4,6 @@ A member has to revoke the partitions that the coordinator takes from it. A clas
 and to sync. Each member has a timer of its own for that.
 """
 
-from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals import retried_timer
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
@@ -70,14 +69,11 @@ def _may_be_due_since_a_load(case: Case) -> bool:
     member, spans = case.member, case.together.spans.of(case.departure)
     if member.revoking_since_ms is None or any(first_ms <= case.removed_ms + EARLY_MS for first_ms, _, _ in spans):
         return False  # its session may have ended
-    began_ms, load = case.removed_ms - (member.rebalance_timeout_ms or 0), _last_load(case.context)
+    began_ms = case.removed_ms - (member.rebalance_timeout_ms or 0)
+    load = next((reset for reset in reversed(case.context.timer_resets) if reset.may_load), None)
     if load is None or load.high_ms is None:
         return False
     return max(load.low_ms, member.revoking_since_ms) - EARLY_MS <= began_ms <= load.high_ms
-
-
-def _last_load(context: JudgementContext) -> TimerReset | None:
-    return next((reset for reset in reversed(context.timer_resets) if reset.may_load), None)
 
 
 def _missed_one_before(case: Case) -> bool:

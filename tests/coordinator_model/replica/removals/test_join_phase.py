@@ -967,18 +967,7 @@ def test_a_removal_is_kept_until_the_others_of_its_generation_are_judged(judged,
     """Its incident is over. But only a comparison shows whose session ended first and began the join phase."""
     replica = GroupReplica("g")
     for name, of_generation, is_judged in (("over", 2, True), ("other", generation, judged)):
-        departure = Departure(
-            member=Member(name),
-            rule=SESSION_EXPIRED,
-            cause=Cause.SESSION_TIMEOUT,
-            evidence=Evidence.OBSERVED,
-            removed_ms=T0,
-            deadline_ms=T0,
-            generation=of_generation,
-            broker="broker-1",
-            judge_after_ms=T0,
-            judged=is_judged,
-        )
-        replica.departures.append(departure)
+        facts = Cause.SESSION_TIMEOUT, Evidence.OBSERVED, T0, T0, of_generation, "broker-1", T0
+        replica.departures.append(Departure(Member(name), SESSION_EXPIRED, *facts, judged=is_judged))
     conclude(replica, {}, {(SESSION_EXPIRED, "over")})
     assert [d.member.member_id for d in replica.departures] == (["over", "other"] if kept else ["other"])
