@@ -4,6 +4,7 @@ import signal
 import socket
 import subprocess
 import sys
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -29,13 +30,14 @@ def test_it_prints_where_it_is_and_ends_in_order(tmp_path, ending):
         subprocess.Popen([*COMMAND, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True) as command,
     ):
         try:
-            assert command.stdout.readline().split() == ["bootstrap.servers", f"127.0.0.1:{port}"]
+            printed = list(takewhile(lambda line: line != "Ctrl-C stops it\n", command.stdout))
             await_true(lambda: ask.live_brokers(port) == {1})
         finally:
             command.send_signal(ending)
-        rest = command.stdout.read()
+        command.communicate()
     assert command.returncode == 0
-    assert "group-telemetry" in rest
+    assert printed[0].split() == ["bootstrap.servers", f"127.0.0.1:{port}"]
+    assert "group-telemetry" in printed[1]
     assert ask.live_brokers(port) == set()
     # Kafka's LogManager leaves this file as the last thing of a shutdown in order and removes it at the next start. The
     # broker's log is no witness: Log4j's own shutdown hook runs beside Kafka's and may close the log before the end.

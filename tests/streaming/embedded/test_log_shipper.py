@@ -13,6 +13,7 @@ from streaming.embedded import TELEMETRY_TOPIC, EmbeddedCluster, ask
 from tests.streaming.embedded.shipper import program, shipping
 from tests.support import requests
 from tests.support.kafka_io import produce, read_until
+from tests.support.waiting import await_true
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("broker_parts", "rsyslog")]
 MIB = 1 << 20
@@ -53,6 +54,7 @@ def test_a_shipper_delivers_whole_lines_under_the_brokers_key(rsyslog, tmp_path)
         ask.list_groups(port, "group-monitor-probe")
         large = requests.join_group("large", metadata=bytes(MIB))  # 1.4 MiB in base64
         ask.request(port, requests.JOIN_GROUP, version=4, body=large, client_id="large")
+        await_true(lambda: b'"clientId":"large"' in file.read_bytes())  # a broker writes the line after the answer
         ask.list_groups(port, "last")
         with shipping(rsyslog, tmp_path, servers, file):
             first = read_until(servers, TELEMETRY_TOPIC, lambda records: asked_by("last", records))
