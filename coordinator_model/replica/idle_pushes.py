@@ -16,7 +16,7 @@ from coordinator_model.events import MetricsExported, MetricsPushed
 from coordinator_model.replica.client_report import is_of, known_as, left_overdue, removed_overdue
 from coordinator_model.replica.group import GroupReplica, Leave
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.poll_end import GAP_MS, SHARE, missed_cause, poll_end, stopped_at_its_end
+from coordinator_model.replica.poll_end import GAP_MS, SHARE, PollEnd, missed_cause, poll_end, stopped_at_its_end
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
@@ -77,11 +77,28 @@ def _note(member: Member, event: MetricsPushed | MetricsExported) -> None:
     another = event.client_instance_id != member.client_instance_id
     member.client_instance_id = event.client_instance_id
     if event.polled:
-        member.polled_from_ms, member.polled_until_ms = from_ms, event.order_ms
+        if not (member.kip848 and _fell_silent_overdue(member, from_ms)):
+            member.polled_from_ms, member.polled_until_ms = from_ms, event.order_ms
     elif another or known_ms is None or from_ms > known_ms + GAP_MS:
         member.polled_from_ms = member.polled_until_ms = member.no_poll_until_ms = None
         return
     member.no_poll_until_ms = event.order_ms
+
+
+def _fell_silent_overdue(member: Member, until_ms: int) -> bool:
+    """Tell whether a member's limit passed without a poll, and its heartbeats stopped then and until an instant.
+
+    librdkafka sends no KIP-848 heartbeat from then on (``rd_kafka_cgrp_consumer_heartbeat_preconditions_met``). The
+    next poll only revokes, so that it leaves and rejoins. While one long poll lasts, heartbeats go on.
+    """
+    limit_ms, from_ms, polled_ms = member.rebalance_timeout_ms, member.polled_from_ms, member.polled_until_ms
+    last_ms, no_poll_ms = member.last_heartbeat_ms, member.no_poll_until_ms
+    if not limit_ms or from_ms is None or polled_ms is None or last_ms is None or no_poll_ms is None:
+        return False
+    beat_ms = member.heartbeat_interval_ms or (member.session_timeout_ms or 0) // 3
+    if no_poll_ms < polled_ms + limit_ms or until_ms <= last_ms + beat_ms + GAP_MS:
+        return False
+    return stopped_at_its_end(member, PollEnd(from_ms + limit_ms, polled_ms + limit_ms))
 
 
 def _blame_the_poll(departure: Departure, event: MetricsPushed | MetricsExported) -> None:

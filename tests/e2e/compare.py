@@ -28,7 +28,7 @@ from streaming.embedded.truth import (
     session_expiries,
 )
 from tests.e2e import quiet
-from tests.e2e.poll_truth import Sleepers, names_of, refused, returns, slept
+from tests.e2e.poll_truth import Sleepers, names_of, polled_in_time, refused, returns, slept
 from tests.e2e.world import Played
 from tests.support.pauses import TOLERANCE_MS, ended_at_a_pause
 
@@ -304,10 +304,10 @@ def poll_rows(played: Played, truth: list[TruthEvent], printed: list[dict]) -> l
     """Pair the leaves of consumers that had not polled within their limit with ours.
 
     Java clients say why they leave. The others do not: it shows once they join again on the same connection. If they
-    died before, came back on another connection, or had been members for less than their limit, nothing shows it. A
-    leave that reached no coordinator is in no log: then its own line and the client's own report are the truth. So is
-    the client's report if it pushed when it last polled: its limit had passed then, and its leave may wait behind a
-    heartbeat in flight.
+    died before, came back on another connection, or had been members for less than their limit, nothing shows it. Nor
+    does anything if they pushed that they had polled, perhaps in time. A leave that reached no coordinator is in no
+    log: then its own line and the client's own report are the truth. So is the client's report if it pushed when it
+    last polled: its limit had passed then, and its leave may wait behind a heartbeat in flight.
     """
     sleepers = Sleepers(played.told, played.actions, names_of(played.capture))
     breaches = slept(captured(truth, printed), sleepers)
@@ -319,6 +319,7 @@ def poll_rows(played: Played, truth: list[TruthEvent], printed: list[dict]) -> l
     )
     missing = {(row.member_id, row.log_ms) for row in rows if row.verdict == "MISSING"}
     returned = returns(played.capture, [event for event in breaches if (event.member_id, event.at_ms) in missing])
+    returned -= polled_in_time(played.capture, returned) if returned else set()
     says_so = {event for event in breaches if event in returned or POLL_TIMEOUT_REASON in event.detail}
     silent = missing - {(event.member_id, event.at_ms) for event in says_so}
     refused_leaves = refused(played.capture) if any(row.verdict == "EXTRA" for row in rows) else []

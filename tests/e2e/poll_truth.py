@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from coordinator_model.decode.telemetry.pushed_metrics import metrics_bytes
 from streaming.capture_file import open_text, read_rows
+from streaming.client_metrics.otlp import read_metrics
 from streaming.embedded.truth import LEFT, POLL_TIMEOUT_REASON, TruthEvent
 
 EARLY_MS, LATE_MS = 1_000, 6_000
@@ -21,6 +23,8 @@ NO_COORDINATOR = (14, 15, 16)
 UUID_CHARS = 36
 JOIN_MS = 1_000
 """By how much less than its limit a member that overslept may have been in the group: a JoinGroup takes time."""
+PUSH_GAP_MS = 2_000
+"""How much later than a push ended the next one may begin: otherwise one between them is missing."""
 NEXT_COMMAND_MS = 100
 """A consumer that is told to stall while it stalls does so again before it polls."""
 
@@ -134,6 +138,43 @@ def returns(capture: Path, leaves: list[TruthEvent]) -> set[TruthEvent]:
                 in_since.setdefault(request["memberId"], joins)  # even if no coordinator accepts it for a while
                 back |= {before} if before is not None and before.member_id == request["memberId"] else set()
     return back
+
+
+def polled_in_time(capture: Path, leaves: Iterable[TruthEvent]) -> set[TruthEvent]:
+    """Return leaves of KIP-848 members whose client pushed, before it left, that it had polled within its limit.
+
+    It may have: librdkafka pushes only whether it polled since its last push. A client that unsubscribed does not send
+    heartbeats either until its next poll revokes its partitions (``rd_kafka_cgrp_consumer_serve``). A poll after a
+    whole limit without one is not in time.
+    """
+    limits: dict[str, int] = {}
+    pushes: dict[str, list[tuple[int, int, bool]]] = defaultdict(list)
+    for at_ms, line in _lines(capture):
+        request, api = line["request"], line["requestHeader"]["requestApiKeyName"]
+        if api == "CONSUMER_GROUP_HEARTBEAT" and request["memberEpoch"] == 0:
+            limits[request["memberId"]] = request["rebalanceTimeoutMs"]
+        elif api == "PUSH_TELEMETRY":
+            for said in read_metrics(metrics_bytes(request["metrics"]), request["compressionType"]):
+                if said.polled is not None:
+                    pushes[said.member_id].append((at_ms - said.interval_ms, at_ms, said.polled))
+    return {
+        leave
+        for leave in leaves
+        if leave.at_ms - _last_in_time_ms(pushes[leave.member_id], leave, limits.get(leave.member_id, 0))
+        < limits.get(leave.member_id, 0) - JOIN_MS
+    }
+
+
+def _last_in_time_ms(pushes: list[tuple[int, int, bool]], leave: TruthEvent, limit_ms: int) -> int:
+    """Return when the last interval began in which a client polled and may have done so in time; 0: in none."""
+    last_ms, due_ms, until_ms = 0, None, 0
+    for from_ms, at_ms, polled in pushes:
+        if from_ms > until_ms + PUSH_GAP_MS:
+            due_ms = None  # it may have polled in between
+        until_ms = at_ms
+        if polled and from_ms < leave.at_ms and (due_ms is None or from_ms < due_ms):
+            last_ms, due_ms = from_ms, at_ms + limit_ms
+    return last_ms
 
 
 def names_of(capture: Path) -> dict[str, str]:

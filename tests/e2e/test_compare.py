@@ -1,5 +1,6 @@
 """Tests of the judge: what is missing, extra, off or right must be found to be so."""
 
+import base64
 import gzip
 import json
 
@@ -8,8 +9,9 @@ import pytest
 from streaming.embedded.truth import TruthEvent
 from tests.e2e import compare, quiet
 from tests.e2e.compare import Row, judge, named, pauses, poll_rows, rebalance_rows, score, session_rows, with_ties
-from tests.e2e.poll_truth import Sleepers, returns, slept
+from tests.e2e.poll_truth import Sleepers, polled_in_time, returns, slept
 from tests.e2e.world import Played
+from tests.support.pushes import metrics_data
 from tests.support.request_log import heartbeat_line, line
 
 
@@ -301,6 +303,32 @@ def test_only_who_was_in_for_its_limit_is_told_by_its_return(name, kip848, tmp_p
         lines.insert(1, (19_000, line("LEAVE_GROUP", {"members": [{"memberId": "m"}]}, {"errorCode": 0})))
     left = logged(19_000, kind="left")
     assert returns(captured_lines(tmp_path, lines), [left]) == ({left} if back else set())
+
+
+# when m, whose limit is 10 s, pushed every 5 s that it polled, before its leave at 29,000 -> whether that was in time
+IN_TIME = {
+    "its limit may not have passed when the push's interval began": ((17_000, 27_000), True),
+    "no poll began in a whole limit before": ((7_000, 27_000), False),
+    "it pushed no poll since": ((12_000,), False),
+    "a push is missing in between": ((7_000, 27_000), True),
+}
+
+
+@pytest.mark.parametrize("name", IN_TIME)
+def test_who_pushed_a_poll_that_may_have_been_in_time_is_not_told_by_its_return(name, tmp_path):
+    polls_ms, in_time = IN_TIME[name]
+    asks = [(2_000, 0), (29_000, -1), (29_300, 0)]
+    lines = [
+        (at_ms, line("CONSUMER_GROUP_HEARTBEAT", {**KIP848, "memberEpoch": epoch}, {"errorCode": 0}))
+        for at_ms, epoch in asks
+    ]
+    for at_ms in range(2_000, 30_000, 5_000):
+        data = metrics_data("g", "m", None, idle=(0.9 if at_ms in polls_ms else 0.0, 5_000))
+        push = {"metrics": base64.b64encode(data).decode(), "compressionType": 0}
+        if at_ms != 17_000 or "missing" not in name:
+            lines.append((at_ms, line("PUSH_TELEMETRY", push, {"errorCode": 0})))
+    left = logged(29_000, kind="left")
+    assert polled_in_time(captured_lines(tmp_path, lines), [left]) == ({left} if in_time else set())
 
 
 KIP848 = {"memberId": "m", "rebalanceTimeoutMs": 10_000}

@@ -145,16 +145,24 @@ def _date_by_its_timeout(replica: GroupReplica, phase: EndedPhase) -> None:
 def _surely_timed_out(replica: GroupReplica, phase: EndedPhase, context: JudgementContext) -> bool:
     """Tell whether a phase surely ended by its timeout: it lasted that long, or it dropped a member that was alive.
 
-    That is sure only if its start was seen, and since then the coordinator has not changed and no lines were lost.
+    That is sure only if its start was seen, and since then the coordinator has not changed and no lines were lost. The
+    end of a session may have begun it before its first sign.
     """
     start, limit_ms = phase.started, phase.limit_ms
     if start is None or limit_ms is None or len(phase.unanswered) == MAX_UNANSWERED_JOINS:
         return False
-    late_ms = phase.removed_ms - start.at_ms - max(limit_ms, start.timeout_ms or 0)
-    resets = context.timer_resets
-    unsure = any(r.woke_ms is None and (r.high_ms is None or r.high_ms >= start.at_ms) for r in resets)
-    in_time = -EARLY_MS <= late_ms <= LATE_MS
-    return not unsure and (in_time or bool(_unknown_while_alive(replica, phase, phase.removed_ms)))
+    starts = [(start.at_ms, max(limit_ms, start.timeout_ms or 0))]
+    ends_ms = [_session_end_ms(member) for member in replica.members.values() if member.session_timeout_ms]
+    starts += [(at_ms, limit_ms) for at_ms in ends_ms if phase.began_after_ms <= at_ms < start.at_ms]
+    sure = [(at_ms, lasts_ms) for at_ms, lasts_ms in starts if not _was_disturbed(context, at_ms)]
+    if any(-EARLY_MS <= phase.removed_ms - at_ms - lasts_ms <= LATE_MS for at_ms, lasts_ms in sure):
+        return True
+    return starts[0] in sure and bool(_unknown_while_alive(replica, phase, phase.removed_ms))
+
+
+def _was_disturbed(context: JudgementContext, since_ms: int) -> bool:
+    """Tell whether the coordinator changed, or lines were lost, since an instant."""
+    return any(r.woke_ms is None and (r.high_ms is None or r.high_ms >= since_ms) for r in context.timer_resets)
 
 
 def _unknown_while_alive(replica: GroupReplica, phase: EndedPhase, since_ms: int) -> list[Member]:

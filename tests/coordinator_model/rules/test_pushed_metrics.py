@@ -240,3 +240,25 @@ def test_a_kip_848_member_that_left_and_pushes_on_is_told_likewise(leave_ms, tol
     for at_ms in range(2_000, 90_000, 5_000):
         story.pushes(at_ms, "m1", None, idle=(0.9 if at_ms < 3_000 else 0.0, 5_000))
     assert story.play(95_000).opened("poll-exceeded") == told
+
+
+@pytest.mark.parametrize("asked", [-1, -2], ids=["leaves", "leaves for a while"])
+@pytest.mark.parametrize(
+    ("beats_until_ms", "polls_ms", "told"),
+    [(61_000, (86_000,), ["m1"]), (61_000, (56_000, 86_000), []), (90_000, (86_000,), [])],
+    ids=["overslept", "polled in time, and its coordinator was away", "one long poll, and unsubscribed"],
+)
+def test_a_poll_after_the_heartbeats_stopped_at_the_limit_is_none_in_time(beats_until_ms, polls_ms, told, asked):
+    """A KIP-848 client that overslept polls again, and then it leaves and rejoins under its id."""
+    who = Who("m1", instance_id="i1" if asked == -2 else None, client_id="client-m1")
+    story = Story(poll_ms=POLL_MS).member(100, who).member(100, "m2").epoch(100, 1).target(100, 1)
+    for member, until_ms in (("m1", beats_until_ms), ("m2", 100_000)):
+        story.current(100, member, 1).hello(100, member, 0, 1).hellos(member, 1_000, until_ms, 1)
+    for at_ms in range(1_000, 90_000, 5_000):
+        story.pushes(at_ms, "m1", None, idle=(0.9 if at_ms in (1_000, *polls_ms) else 0.0, 5_000))
+    story.hello(90_500, "m1", asked, asked)
+    if asked == -2:
+        story.current(90_500, "m1", -2)
+    story.gone(90_500 if asked == -1 else 90_600, "m1").member(90_600, who).current(90_600, "m1", 1)
+    story.hello(90_601, "m1", 0, 1).hellos("m1", 91_000, 100_000, 1)
+    assert story.play(100_000).opened("poll-exceeded") == (["i1"] if told and asked == -2 else told)

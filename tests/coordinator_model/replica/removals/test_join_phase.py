@@ -249,12 +249,12 @@ def test_a_generation_whose_answers_were_all_lost_ended_the_phase_before_it():
     assert told.opened("session-expired") == []
 
 
-def unreported(*, asked_ms=9_000, told_ms=19_700):
+def unreported(*others, asked_ms=9_000, told_ms=19_700):
     """Generation 2 leaves m2 behind at 19,002; its list of members is lost with m3's answer, 3 has the next.
 
     m2's session would have ended at 19,400.
     """
-    story = group("m1", "m2", "m3").beats("m3", 1_000, 8_000).beats("m2", 9_400, 13_400, error=27)
+    story = group("m1", "m2", "m3", *others).beats("m3", 1_000, 8_000).beats("m2", 9_400, 13_400, error=27)
     story.join(asked_ms + 5_000, "m3", -1, error=15, parked_ms=5_000).beats("m1", 9_500, 10_500, error=27)
     story.join(19_002, "m1", 2, leader="m3", parked_ms=8_000)
     story.join(19_100, "m3", -1, error=27).beat(19_200, "m1", 2, error=27)
@@ -268,6 +268,14 @@ def test_who_missed_an_unreported_phase_is_known_by_the_next_list():
     told = unreported().play(28_000)
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_002)]
     assert told.accusations == [("rebalance-timeout", "m2")]
+
+
+@pytest.mark.parametrize(("until_ms", "missed"), [(3_000, True), (3_300, False)])
+def test_an_unreported_phase_may_have_begun_before_its_first_sign(until_ms, missed):
+    """m4's session ended at 9,000, a timeout before the phase did; if it ended at 9,300, the phase was too short."""
+    story = unreported("m4", asked_ms=10_500).beats("m4", until_ms - 2_000, until_ms)
+    accused = story.play(28_000).facts("rebalance-timeout", "subject", "deadline_ms")
+    assert accused == ([("m2", 19_002)] if missed else [])
 
 
 # when m2's leave is answered 25, how -> who is accused of what
