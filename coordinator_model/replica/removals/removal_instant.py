@@ -327,7 +327,7 @@ def _overlap(spans: list[Span], from_ms: int, until_ms: int) -> bool:
 
 def may_have_begun(phase: JoinPhase, spans: list[Span]) -> bool:
     """Tell whether the end of a session in one of these spans can have begun a join phase."""
-    return _overlap(spans, phase.began_after_ms, phase.started_ms or 0)
+    return _overlap(spans, phase.began_after_ms, (phase.started_ms or 0) + EARLY_MS)
 
 
 def ends(spans: list[Span]) -> tuple[int, int]:

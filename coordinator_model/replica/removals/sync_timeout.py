@@ -7,7 +7,7 @@ from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMis
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.removals.together import Together
-from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.session_timer import JudgementContext, when_awake_ms
 
 
 def not_synced(case: Case) -> Answer:
@@ -32,12 +32,13 @@ def first_sync_deadline_ms(together: Together, departure: Departure) -> int | No
 def sync_deadline_ms(departure: Departure, context: JudgementContext) -> int | None:
     """Return by when a member that joined had to sync; None if it has, or another join phase began before that.
 
+    A timer that is due while the coordinator is paused runs when it wakes.
     A coordinator that loads the group does not know which members still had to sync, so it removes none for that.
     """
     member, limit_ms, started_ms = departure.member, departure.sync_timeout_ms, departure.phase.started_ms
     if not member.awaiting_sync or member.timer_reset_ms is None or limit_ms is None:
         return None
-    deadline_ms = member.timer_reset_ms + limit_ms
+    deadline_ms = when_awake_ms(member.timer_reset_ms + limit_ms, context, told_at_once=False)
     if any(reset.may_load and reset.low_ms >= member.timer_reset_ms for reset in context.timer_resets):
         return None
     if started_ms is not None and started_ms < deadline_ms - EARLY_MS:
