@@ -28,7 +28,7 @@ def had_expired(replica: GroupReplica, departure: Departure, together: Together)
     if _is_in_its_first_session(departure, together.context):
         return False
     first_ms, last_ms = ends(together.spans.of(departure))
-    if last_ms <= removed_ms and not _came_as_it_woke(departure, together.context):
+    if last_ms <= removed_ms and not _came_as_it_woke(departure, together):
         return True
     # The coordinator answered before the removal was recorded that it does not know the member (25).
     if (member.unknown_ms or removed_ms) < removed_ms:
@@ -38,17 +38,19 @@ def had_expired(replica: GroupReplica, departure: Departure, together: Together)
     return _began_the_phase(departure, together, first_ms)
 
 
-def _came_as_it_woke(departure: Departure, context: JudgementContext) -> bool:
+def _came_as_it_woke(departure: Departure, together: Together) -> bool:
     """Tell whether the successor joined a phase as the coordinator woke from a pause in which the session was due.
 
-    The coordinator handles the request and runs the timer at the same time, and either may be first. If the phase was
-    on before, nothing shows which one was.
+    The coordinator handles the request and runs the timer at the same time, and either may be first. If the phase had
+    begun before the session was due, nothing shows which one was.
     """
-    slept, start = slept_over(departure, context), departure.phase.started
-    if slept is None or start is None:
+    slept, start = slept_over(departure, together.context), departure.phase.started
+    if slept is None:
         return False
     pause, due_ms = slept
-    return start.at_ms < due_ms and departure.removed_ms <= (pause.woke_ms or 0) + EARLY_MS
+    began = start is not None and start.at_ms < due_ms
+    began = began or any(d != id(departure) and end_ms < due_ms for d, end_ms in together.once(_first_starters))
+    return began and departure.removed_ms <= (pause.woke_ms or 0) + EARLY_MS
 
 
 def _first_starters(together: Together) -> list[tuple[int, int]]:

@@ -17,7 +17,7 @@ def not_synced(case: Case) -> Answer:
         return None
     lived_on = case.own_latest_end_ms > case.removed_ms + EARLY_MS  # e.g. heard behind a stalled write
     missed = sync_ms < case.session_end_ms or (sync_ms == case.session_end_ms and lived_on)
-    return Missed(sync_ms) if missed else NotMissed()
+    return Missed(when_awake_ms(sync_ms, case.context, told_at_once=False)) if missed else NotMissed()
 
 
 def first_sync_deadline_ms(together: Together, departure: Departure) -> int | None:
@@ -32,17 +32,16 @@ def first_sync_deadline_ms(together: Together, departure: Departure) -> int | No
 def sync_deadline_ms(departure: Departure, context: JudgementContext) -> int | None:
     """Return by when a member that joined had to sync; None if it has, or another join phase began before that.
 
-    A timer that is due while the coordinator is paused runs when it wakes.
     A coordinator that loads the group does not know which members still had to sync, so it removes none for that.
     """
     member, limit_ms, started_ms = departure.member, departure.sync_timeout_ms, departure.phase.started_ms
     if not member.awaiting_sync or member.timer_reset_ms is None or limit_ms is None:
         return None
-    deadline_ms = when_awake_ms(member.timer_reset_ms + limit_ms, context, told_at_once=False)
+    deadline_ms = member.timer_reset_ms + limit_ms
     if any(reset.may_load and reset.low_ms >= member.timer_reset_ms for reset in context.timer_resets):
         return None
     if started_ms is not None and started_ms < deadline_ms - EARLY_MS:
         return None
-    if (member.last_heartbeat_ms or 0) > deadline_ms + LATE_MS:
-        return None  # it was heard after the deadline, so it had synced
+    if (member.last_heartbeat_ms or 0) > when_awake_ms(deadline_ms, context, told_at_once=False) + LATE_MS:
+        return None  # it was heard after the timer had run, so it had synced
     return deadline_ms if deadline_ms <= departure.removed_ms + EARLY_MS else None
