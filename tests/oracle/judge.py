@@ -35,6 +35,8 @@ TRAILING_MS = 2_000
 """What happens this close to the end of a life may have left no trace yet."""
 RESTART_EVERY = 8
 """After this many looks the monitor's state is dumped and restored, as at a restart of the job."""
+LOST_LOOKS = ("put_off", "set_aside")
+"""What a shard counts if it gave up on a group: verdicts that were due may never come."""
 SAME_REMOVAL_MS = 15_000
 """A report that is further from a removal than this is of another removal of the same member."""
 
@@ -125,6 +127,11 @@ def judge(life: Life) -> Judgement:
         return judgement
     judgement.disagreements += [
         Disagreement("rejected", "", "", "", None, row.timestamp_ms, row.reason) for row in monitor.rejected
+    ]
+    judgement.disagreements += [
+        Disagreement(name, "", "", "", None, None, f"{number} times")
+        for name in LOST_LOOKS
+        if (number := monitor.counted(name))
     ]
     judgement.disagreements += disagreements(life, told, judgement.compared)
     return _without_undecidable(life, judgement)

@@ -81,6 +81,10 @@ class Monitor:
         held = any(not isinstance(event, Tick) for event in memory.held)
         return not held and not memory.held_heartbeats.length and not memory.held_commits
 
+    def counted(self, name: str) -> int:
+        """Return how often the shard counted something, by its name in the ``progress`` outputs."""
+        return sum(output["counts"].get(name, 0) for output in self.outputs if output["kind"] == "progress")
+
     def knows_coordinator(self, broker: str) -> bool:
         """Tell whether the monitor knows that a broker is the coordinator and has loaded the groups."""
         return self.shard.clock.coordinator == broker and not self.shard.clock.waiting

@@ -115,19 +115,22 @@ def _is_of_a_disputed_coordinator(departure: Departure, context: JudgementContex
 
 
 def _due(replica: GroupReplica, progress_ms: int) -> list[Departure]:
-    """Return the removals that may be judged.
-
-    Static members that are replaced in one phase are judged together: only their comparison shows whose session ended
-    first.
-    """
+    """Return the removals that may be judged."""
     unjudged = [d for d in replica.departures if not d.judged]
-    waiting = [d for d in unjudged if d.judge_after_ms > progress_ms]
-    waited_for = {d.generation for d in waiting if d.successor is not None}
-    return [
-        d
-        for d in unjudged
-        if d.judge_after_ms <= progress_ms and (d.successor is None or d.generation not in waited_for)
-    ]
+    _wait_for_the_last([d for d in unjudged if d.successor is not None])
+    return [d for d in unjudged if d.judge_after_ms <= progress_ms]
+
+
+def _wait_for_the_last(replaced: list[Departure]) -> None:
+    """Let static members that are replaced in one phase be judged together.
+
+    Only their comparison shows whose session ended first.
+    """
+    last_ms: dict[int, int] = {}
+    for departure in replaced:
+        last_ms[departure.generation] = max(last_ms.get(departure.generation, 0), departure.judge_after_ms)
+    for departure in replaced:
+        departure.judge_after_ms = last_ms[departure.generation]
 
 
 def judge(replica: GroupReplica, departure: Departure, context: JudgementContext, shared: Shared) -> Verdict:

@@ -216,7 +216,9 @@ def _longest_of_those_restarted_ms(together: Together) -> int | None:
     same, context = together.dropped, together.context
     if len(same) != len(together.departures):
         return None
-    is_late = max(together.latest_ends_ms.values()) + context.thresholds.grace_ms < together.removed_ms
+    # in a pause this short nothing shows, and timers run late by up to its length
+    slept_ms = context.thresholds.progress_gap_ms
+    is_late = max(together.latest_ends_ms.values()) + slept_ms < together.removed_ms
     if not is_late and not all(_outlived(d, context) and may_have_ended(d, context) for d in same):
         return None
     return max(session_timeout_ms(d.member, context) or 0 for d in same)
@@ -327,7 +329,7 @@ def _overlap(spans: list[Span], from_ms: int, until_ms: int) -> bool:
 
 def may_have_begun(phase: JoinPhase, spans: list[Span]) -> bool:
     """Tell whether the end of a session in one of these spans can have begun a join phase."""
-    return _overlap(spans, phase.began_after_ms, phase.started_ms or 0)
+    return _overlap(spans, phase.began_after_ms, (phase.started_ms or 0) + EARLY_MS)
 
 
 def ends(spans: list[Span]) -> tuple[int, int]:

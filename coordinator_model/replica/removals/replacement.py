@@ -8,7 +8,12 @@ from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, phase_limit_ms
 from coordinator_model.replica.removals.removal_instant import ends, may_have_begun, moves_since_heard
 from coordinator_model.replica.removals.together import Together
-from coordinator_model.replica.session_timer import JudgementContext, earliest_load_ms, session_timeout_ms
+from coordinator_model.replica.session_timer import (
+    JudgementContext,
+    earliest_load_ms,
+    session_timeout_ms,
+    slept_over,
+)
 
 
 def had_expired(replica: GroupReplica, departure: Departure, together: Together) -> bool:
@@ -23,7 +28,7 @@ def had_expired(replica: GroupReplica, departure: Departure, together: Together)
     if _is_in_its_first_session(departure, together.context):
         return False
     first_ms, last_ms = ends(together.spans.of(departure))
-    if last_ms <= removed_ms:
+    if last_ms <= removed_ms and not _came_as_it_woke(departure, together):
         return True
     # The coordinator answered before the removal was recorded that it does not know the member (25).
     if (member.unknown_ms or removed_ms) < removed_ms:
@@ -31,6 +36,21 @@ def had_expired(replica: GroupReplica, departure: Departure, together: Together)
     if any(end_ms < last_ms for other, end_ms in together.once(_first_starters) if other != id(departure)):
         return False  # sessions of equal length that began with one load end at one instant
     return _began_the_phase(departure, together, first_ms)
+
+
+def _came_as_it_woke(departure: Departure, together: Together) -> bool:
+    """Tell whether the successor joined a phase as the coordinator woke from a pause in which the session was due.
+
+    The coordinator handles the request and runs the timer at the same time, and either may be first. If the phase had
+    begun before the session was due, nothing shows which one was.
+    """
+    slept, start = slept_over(departure, together.context), departure.phase.started
+    if slept is None:
+        return False
+    pause, due_ms = slept
+    began = start is not None and start.at_ms < due_ms
+    began = began or any(d != id(departure) and end_ms < due_ms for d, end_ms in together.once(_first_starters))
+    return began and departure.removed_ms <= (pause.woke_ms or 0) + EARLY_MS
 
 
 def _first_starters(together: Together) -> list[tuple[int, int]]:
