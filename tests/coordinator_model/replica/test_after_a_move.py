@@ -4,7 +4,7 @@ import pytest
 
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.states import Cause
-from tests.support.story import T0, Who, consumers, stable
+from tests.support.story import T0, Story, Who, consumers, stable
 
 SESSION = {"consumer_session_timeouts_ms": {"": 6_000}}
 OLD, NEW = Who("old", instance_id="pod-1", port=5_001), Who("new", instance_id="pod-1", port=5_002)
@@ -162,6 +162,25 @@ def test_a_coordinator_that_takes_over_knows_of_no_rebalance(name):
     story = two_brokers(stable("m1", "m2")).beats("m1", 1_000, 7_000).beats("m2", 1_000, 7_000).leads(0, "broker-1")
     group = happens(story).silent(8_500, 30_000).leads(12_000, "broker-2").play(13_000).group
     assert (group["state"], group["generation"], sorted(m["member_id"] for m in group["members"])) == expected
+
+
+# what the log has of the group, and the generation that broker-1 announced and never wrote -> the group at 13,000, as
+# metadata named broker-2 at 12,000
+UNWRITTEN = {
+    "nothing, before the first": (lambda s: s, 1, ("Dead", [])),
+    "perhaps a record that was not read, before a later one": (lambda s: s, 5, ("Stable", ["m1"])),
+    "its tombstone": (lambda s: s.record(1_000, 4).deleted(2_000), 1, ("Dead", [])),
+    "offsets": (lambda s: s.commit(1_000, "t", 0), 1, ("Empty", [])),
+    "an empty generation": (lambda s: s.record(1_000, 4), 5, ("Empty", [])),
+}
+
+
+@pytest.mark.parametrize("name", UNWRITTEN)
+def test_a_coordinator_that_takes_over_knows_only_what_is_in_the_log(name):
+    written, generation, expected = UNWRITTEN[name]
+    story = written(two_brokers(Story()).leads(0, "broker-1")).join(8_000, "m1", generation, listed=["m1"])
+    group = story.silent(8_500, 30_000).leads(12_000, "broker-2").play(13_000).group
+    assert (group["state"], sorted(m["member_id"] for m in group["members"])) == expected
 
 
 def test_whom_the_next_coordinator_loaded_it_lets_expire_though_they_had_left():
