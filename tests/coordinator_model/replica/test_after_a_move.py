@@ -183,6 +183,21 @@ def test_a_coordinator_that_takes_over_knows_only_what_is_in_the_log(name):
     assert (group["state"], sorted(m["member_id"] for m in group["members"])) == expected
 
 
+def test_a_sync_as_a_load_shows_restarts_no_session():
+    """broker-1 announced generation 2 and wrote nothing. broker-2 has 1, and answers m2 at once, from Stable."""
+    story = two_brokers(stable("m1", "m2")).beats("m1", 1_000, 7_000).beats("m2", 1_000, 6_000)
+    story.beat(7_100, "m1", error=27).join(8_000, "m1", 2, listed=["m1", "m2"]).join(8_000, "m2", 2)
+    story.join(12_000, "m2", 1, leader="m1", parked_ms=0, broker="broker-2")
+    story.sync(12_000, "m2", 1, parked_ms=0, broker="broker-2")
+    for at_ms in (12_100, 13_000, 14_000):
+        story.beat(at_ms, "m1", broker="broker-2")
+    story.beat(15_000, "m1", error=27, broker="broker-2").join(15_100, "m1", 2, listed=["m1"], broker="broker-2")
+    story.record(15_140, 2, "m1").sync(15_150, "m1", 2, leader=True, broker="broker-2")
+    for at_ms in range(16_000, 20_000, 1_000):
+        story.beat(at_ms, "m1", 2, broker="broker-2")
+    assert story.play(20_000).accusations == [("session-expired", "m2")]
+
+
 def test_whom_the_next_coordinator_loaded_it_lets_expire_though_they_had_left():
     """m2 left in a generation that was never stored; m1 was frozen. Both sessions began as broker-2 had loaded."""
     story = two_brokers(stable("m1", "m2")).beats("m1", 1_000, 8_000).beats("m2", 1_000, 7_000).leads(0, "broker-1")
