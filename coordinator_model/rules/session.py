@@ -203,7 +203,7 @@ def _began_it_as_it_ended(replica: GroupReplica, member: Member, end_ms: int, co
 def _unexplained_start(replica: GroupReplica) -> PhaseStart | None:
     """Return the start of the join phase in progress if no request that was seen started it."""
     start = replica.phase.started
-    if replica.state is not GroupState.PREPARING_REBALANCE or start is None or start.by is not None:
+    if replica.state is not GroupState.PREPARING_REBALANCE or start is None or start.by:
         return None
     return start
 
