@@ -105,6 +105,14 @@ def test_a_group_that_is_emptied_late_had_all_its_sessions_begin_anew():
     assert {row[1] for row in told.facts("session-expired", "subject", "deadline_ms")} == {13_000}
 
 
+@pytest.mark.parametrize(("given_ms", "ended_ms"), [(7_000, 10_000), (9_000, 13_000)])
+def test_a_newcomer_s_id_empties_a_group_only_when_it_runs_out(given_ms, ended_ms):
+    """m3 got an id for 6 s (79) and did not join. The record is written at 13,000."""
+    story = stable("m1", "m2").beats("m1", 1_000, 4_000).beats("m2", 1_000, 4_000)
+    told = story.join(given_ms, "m3", -1, error=79, asked="").record(13_000, 2).play(20_000)
+    assert {row[1] for row in told.facts("session-expired", "subject", "deadline_ms")} == {ended_ms}
+
+
 def test_a_group_that_another_s_leave_emptied_tells_nothing_of_when_a_session_ended():
     story = stable("m1", "m2").beats("m1", 1_000, 9_000).beats("m2", 1_000, 4_000)
     told = story.leave(11_900, "m1").record(11_900, 2).play(20_000)
