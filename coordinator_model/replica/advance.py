@@ -14,7 +14,6 @@ from coordinator_model.replica.modern import derive_state
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.judge import judge_removals
 from coordinator_model.replica.session_timer import JudgementContext
-from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import SESSION_EXPIRED, Cause, GroupState, GroupType
 
 Heard = tuple[str, int, int | None]
@@ -95,8 +94,7 @@ def take_over(replica: GroupReplica, answered_ms: int, at_ms: int) -> bool:
     if replica.type is not GroupType.CLASSIC or not rebalancing or replica.state_since_ms > answered_ms:
         return False
     replica.revert_to_last_record(at_ms)
-    loaded = StateEvent.LOADED_WITH_MEMBERS if replica.members else StateEvent.LOADED_WITHOUT_MEMBERS
-    replica.enter(loaded, at_ms)
+    replica.note_loaded(at_ms)
     for leave in replica.leaves:
         member = replica.members.get(leave.member.member_id)
         if member is not None and leave.applied_ms > answered_ms and leave.cause is not Cause.REPLACED:

@@ -425,7 +425,8 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
     if replica.state is GroupState.COMPLETING_REBALANCE and event.answer_ms >= replica.state_since_ms:
         replica.enter(StateEvent.ASSIGNMENT_STORED, event.answer_ms)
     # A leader that syncs again is answered at once, from Stable. A record is dated before it is stored.
-    if stores or came_ms <= 0 or waited:
+    # A group that another coordinator loaded as Stable (INFERRED) answers at once, even in the same millisecond.
+    if stores or waited or came_ms < 0 or (came_ms == 0 and replica.state_evidence is Evidence.OBSERVED):
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
     if replica.protocol_type == "consumer":
         _take_assignment(replica, member, event)

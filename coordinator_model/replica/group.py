@@ -29,6 +29,8 @@ MAX_UNANSWERED_JOINS = 256
 lost."""
 MAX_DEPARTURES = 1_024
 """How many departures are kept for a group; beyond that the oldest are dropped."""
+NO_RECORD = -1
+FIRST_GENERATION = 1
 LEAVE_MEMORY_MS = 3_600_000
 JOIN_MS = 1_000
 """How much later than its last poll a member may seem to have joined, although it has not polled since."""
@@ -71,7 +73,8 @@ class GroupReplica:
     generation: int = -1
     generation_since_ms: int = 0
     recorded_generation: int | None = None
-    """The generation of the last record, while members or generation have moved on from it; None: they have not."""
+    """The generation of the last record, while members or generation have moved on from it; None: they have not.
+    ``NO_RECORD``: the group has no record."""
     recorded: dict[str, Member] = field(default_factory=dict)
     """The members of that record by member id: a coordinator that loads the log reverts to them."""
     unconverted: list[Member] = field(default_factory=list)
@@ -194,11 +197,18 @@ class GroupReplica:
         """Tell whether a write is known to have stalled so near to an instant."""
         return self.stalled_ms is not None and abs(at_ms - self.stalled_ms) <= within_ms
 
-    def save_last_record(self) -> None:
-        """Save what the last record says before members or generation change. KIP-848 groups record every step."""
+    def save_last_record(self, announced: int | None = None) -> None:
+        """Save what the last record says before members or generation change. KIP-848 groups record every step.
+
+        ``announced``: the generation that follows. An unknown group has no record if its first one does; otherwise its
+        records may not have been read yet.
+        """
         classic = self.type in (GroupType.CLASSIC, GroupType.SIMPLE)
-        if classic and self.recorded_generation is None and self.state is not GroupState.UNKNOWN:
-            self.recorded_generation = self.generation
+        is_at_rest = self.state in (GroupState.EMPTY, GroupState.DEAD)
+        known = is_at_rest or self.generation != NO_RECORD or announced == FIRST_GENERATION
+        if classic and self.recorded_generation is None and known:
+            has_only_offsets = self.state is GroupState.EMPTY and self.generation == NO_RECORD
+            self.recorded_generation = 0 if has_only_offsets else self.generation
             self.recorded = {member_id: replace(member) for member_id, member in self.members.items()}
             self.recorded_leader = self.leader
 
@@ -220,7 +230,16 @@ class GroupReplica:
         self.leader = self.recorded_leader
         self.listed_generation, self.unreported_phase = self.recorded_generation, None
         self.confirm_last_record()
-        self.enter(StateEvent.LOADED_WITH_MEMBERS if self.members else StateEvent.LOADED_WITHOUT_MEMBERS, at_ms)
+        self.note_loaded(at_ms)
+
+    def note_loaded(self, at_ms: int) -> None:
+        """Enter the state in which a coordinator loads the group."""
+        if self.members:
+            self.enter(StateEvent.LOADED_WITH_MEMBERS, at_ms)
+        elif self.generation == NO_RECORD:
+            self.enter(StateEvent.NOT_LOADED, at_ms)
+        else:
+            self.enter(StateEvent.LOADED_WITHOUT_MEMBERS, at_ms)
 
     def mark_tombstoned(self, at_ms: int) -> None:
         """Apply the group's tombstone: it is deleted unless the same write goes on with a group of another kind."""

@@ -89,7 +89,7 @@ def _end_phase(replica: GroupReplica, event: JoinAnswered, context: JudgementCon
     skipped = event.generation > replica.generation + 1 > 0
     if skipped:
         join_phase.note_unseen_end(replica, event.answer_ms, context)
-    replica.save_last_record()
+    replica.save_last_record(event.generation)
     join_phase.end_phase(replica, event.generation, event.answer_ms)
     if not skipped:
         _restart_unanswered(replica, event.answer_ms, context)

@@ -8,7 +8,13 @@ from dataclasses import replace
 
 from coordinator_model.brokers.coordinator_check import REFUSALS
 from coordinator_model.events import ConsumerHeartbeat
-from coordinator_model.replica.classic import STALLED_WRITE, is_gone, poll_departure, record_heartbeat
+from coordinator_model.replica.classic import (
+    STALLED_WRITE,
+    UNKNOWN_MEMBER_ID,
+    is_gone,
+    poll_departure,
+    record_heartbeat,
+)
 from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_UNANSWERED_JOINS, GroupReplica, Leave
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.modern import derive_state, modern_member
@@ -38,10 +44,24 @@ def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, context: Judgemen
         _behind_a_stalled_write(replica, event, context)
     elif event.error in REFUSALS:
         _to_no_coordinator(replica, event)
+    elif event.error == UNKNOWN_MEMBER_ID and event.request_epoch > 0:
+        _not_a_member(replica, event, context)
     elif event.error == 0 and event.request_epoch == LEAVE_EPOCH:
         _leave(replica, event, context)
     elif event.error == 0 and event.request_epoch >= 0:
         _still_here(replica, event, context)
+
+
+def _not_a_member(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementContext) -> None:
+    """Note that the coordinator has removed a member (25), though no record of that was read.
+
+    The write of the record is stalled. It fails if the broker is no longer the leader and does not know it yet.
+    """
+    member = replica.members.get(event.member_id)
+    if member is None or member.unknown_ms is not None or event.broker != context.broker:
+        return
+    if event.applied_ms > max(member.session_from_ms or 0, member.joined_ms or 0):
+        member.unknown_ms = event.applied_ms
 
 
 def _to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) -> None:

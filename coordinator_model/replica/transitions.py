@@ -32,6 +32,7 @@ class StateEvent(StrEnum):
     RECORD_WITHOUT_MEMBERS = "a record of the classic protocol lists nobody"
     LOADED_WITH_MEMBERS = "another coordinator has loaded the last record, which lists members"
     LOADED_WITHOUT_MEMBERS = "another coordinator has loaded the last record, which lists nobody"
+    NOT_LOADED = "another coordinator has loaded the log, which has no record of the group"
     TOMBSTONE_WRITTEN = "a tombstone is written"
     CONVERTED = "the first record of another kind of group is written"
     NO_MEMBERS = "no member is left"
@@ -77,6 +78,7 @@ CLASSIC = {
     StateEvent.LAST_MEMBER_LEFT: _to(EMPTY, INFERRED, COMPLETING, STABLE),
     StateEvent.LOADED_WITH_MEMBERS: _to(STABLE, INFERRED, CLASSIC_STATES - {DEAD, UNKNOWN}),
     StateEvent.LOADED_WITHOUT_MEMBERS: _to(EMPTY, INFERRED, CLASSIC_STATES - {DEAD, UNKNOWN}),
+    StateEvent.NOT_LOADED: _to(DEAD, INFERRED, PREPARING, COMPLETING, STABLE),
 }
 WRITTEN = {
     StateEvent.RECORD_WITH_MEMBERS: _to(STABLE, OBSERVED, ANY),

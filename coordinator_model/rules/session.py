@@ -12,7 +12,8 @@ passed. The timer gives the verdict only if all of this holds, so that nothing e
 - A heartbeat arrived after the deadline: its broker was still the coordinator then (decision 0017).
 
 The verdict stands until the member is heard or its removal is known. A KIP-848 group writes a member's removal at once,
-so only that record decides. Only the removal decides, too, if lines are missing from the time of the silence.
+so only that record decides, or an answer 25 that no record follows. Only the removal decides, too, if lines are missing
+from the time of the silence.
 
 If no other heartbeat comes, the verdict waits for one, and the group is not judged again in the meantime: the shard may
 have moved to a broker without a request log. After ``settled_after_ms`` it is no longer known whether the member is at
@@ -141,9 +142,12 @@ def _waits_for_proof_ms(context: JudgementContext, proof_ms: int, deadline_ms: i
 def _found_out(
     replica: GroupReplica, member: Member, context: JudgementContext, timeout_ms: int | None
 ) -> Verdict | None:
-    """Judge a classic member whose removal an answer has shown; None: no answer has."""
-    if timeout_ms is None or member.in_kip848_group:
+    """Judge a member whose removal an answer has shown; None: no answer has, or a record will decide."""
+    if timeout_ms is None:
         return None
+    if member.in_kip848_group:
+        removed = member.unknown_ms is not None and _is_removed_unwritten(replica, member, context)
+        return _found_gone(replica, member, context, timeout_ms) if removed else None
     if member.awaiting_sync and _began_the_phase(replica, member, timeout_ms, context):
         return _never_synced(replica, member, context, timeout_ms)
     if member.unknown_ms is None:
@@ -151,6 +155,19 @@ def _found_out(
     if _is_watched(replica, member, context) or _owes_no_sync(replica, member, timeout_ms, context):
         return _found_gone(replica, member, context, timeout_ms)
     return None
+
+
+def _is_removed_unwritten(replica: GroupReplica, member: Member, context: JudgementContext) -> bool:
+    """Tell whether only the end of its session can have removed a KIP-848 member that was answered 25.
+
+    The broker that accepted its last heartbeat gave that answer. The member is dynamic, so none replaced it. It did not
+    leave, and it had no partitions to revoke. Its record usually decides first. But a deposed coordinator writes none.
+    """
+    left_ms = [leave.applied_ms for leave in replica.leaves if leave.member.member_id == member.member_id]
+    left = member.member_id in replica.undelivered_leaves or max(left_ms, default=0) >= (member.session_from_ms or 0)
+    dynamic = member.kip848 and member.instance_id is None and not member.unrevoked
+    heard = member.session_from_ms is not None and not unheard_since(member, context.timer_resets)
+    return dynamic and heard and not left and not context.by_records
 
 
 def _owes_no_sync(replica: GroupReplica, member: Member, timeout_ms: int, context: JudgementContext) -> bool:
@@ -203,7 +220,7 @@ def _began_it_as_it_ended(replica: GroupReplica, member: Member, end_ms: int, co
 def _unexplained_start(replica: GroupReplica) -> PhaseStart | None:
     """Return the start of the join phase in progress if no request that was seen started it."""
     start = replica.phase.started
-    if replica.state is not GroupState.PREPARING_REBALANCE or start is None or start.by is not None:
+    if replica.state is not GroupState.PREPARING_REBALANCE or start is None or start.by:
         return None
     return start
 
@@ -284,8 +301,10 @@ def _would_have_emptied(replica: GroupReplica, member: Member, gone_ms: int) -> 
     """Tell whether the member's removal would have left the group empty, for which its coordinator writes a record.
 
     All other members are known to be gone. If that record had been written, the member would no longer be in the
-    replica.
+    replica. A KIP-848 group writes a record for every removal: that of its last member is nothing special.
     """
+    if member.in_kip848_group:
+        return False
     others = (m for m in replica.members.values() if m is not member and (m.joined_ms or 0) <= gone_ms)
     return all(other.verdict_ms is not None or other.unknown_ms is not None for other in others)
 

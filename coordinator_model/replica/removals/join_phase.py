@@ -13,7 +13,7 @@ from coordinator_model.events import JoinAnswered
 from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, phase_limit_ms, unreported_phase
-from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase, JoinsSeen, PhaseEnd, PhaseStart
+from coordinator_model.replica.removals.phases import NEWCOMER, EndedPhase, JoinPhase, JoinsSeen, PhaseEnd, PhaseStart
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import GroupState
 
@@ -32,7 +32,8 @@ def begin_phase(replica: GroupReplica, sign_ms: int, by: str | None = None) -> N
     members = [*replica.members.values(), *(leave.member for leave in replica.leaves)]
     heard = [at_ms or 0 for m in members for at_ms in (m.previous_heartbeat_ms, m.last_heartbeat_ms)]
     before = [at_ms for at_ms in (*heard, replica.generation_since_ms) if at_ms < sign_ms]
-    replica.phase = JoinPhase(max(before, default=0), PhaseStart(sign_ms, by or None))
+    awaited = any(pending.given_ms <= sign_ms <= pending.until_ms for pending in replica.pending.values())
+    replica.phase = JoinPhase(max(before, default=0), PhaseStart(sign_ms, by or (NEWCOMER if awaited else None)))
 
 
 def note_sign(replica: GroupReplica, generation: int, sign_ms: int, by: str | None = None) -> None:
@@ -46,8 +47,8 @@ def note_sign(replica: GroupReplica, generation: int, sign_ms: int, by: str | No
         start = phase.started
         if start is None or not phase.began_after_ms <= sign_ms <= start.at_ms:
             continue
-        if sign_ms < start.at_ms or (by and start.by is None):
-            phase.started = PhaseStart(sign_ms, by or None)
+        if sign_ms < start.at_ms or (by and not start.by):
+            phase.started = PhaseStart(sign_ms, by or (NEWCOMER if start.by == NEWCOMER else None))
 
 
 def _unjudged_phases(replica: GroupReplica, generation: int) -> list[EndedPhase]:
@@ -208,5 +209,5 @@ def note_refused_newcomer(replica: GroupReplica, event: JoinAnswered) -> None:
 def note_timeout_if_starter(replica: GroupReplica, by: str | None, timeout_ms: int) -> None:
     """Note the rebalance timeout of a client whose JoinGroup may have begun the current phase."""
     start = replica.phase.started
-    if start is not None and start.by == by:
+    if start is not None and (start.by or None) == by:
         replica.phase.started = start._replace(timeout_ms=timeout_ms)

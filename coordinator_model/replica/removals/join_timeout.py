@@ -129,7 +129,7 @@ def _outlasted_its_timeout(together: Together) -> bool:
     if start is None:
         return False
     ends_ms = together.once(_ends_ms)
-    if start.by is None and len(ends_ms) > 1:
+    if not start.by and len(ends_ms) > 1:
         ends_ms = ends_ms[1:]  # not from its first sign: the end of a session began it earlier
     last_ms = max(ends_ms, default=together.removed_ms)
     if last_ms + LATE_MS >= together.removed_ms:

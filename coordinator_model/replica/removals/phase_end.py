@@ -52,4 +52,4 @@ def _began_as_it_ended(departure: Departure) -> bool:
     if departure.answered_by != "" or phase.started is None:
         return False
     lasted_a_timeout = abs(removed_ms - phase.began_after_ms - (phase.limit_ms or 0)) <= EARLY_MS
-    return phase.started.by is None and phase.started.at_ms >= removed_ms and not lasted_a_timeout
+    return not phase.started.by and phase.started.at_ms >= removed_ms and not lasted_a_timeout

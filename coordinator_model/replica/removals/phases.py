@@ -3,13 +3,18 @@
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+NEWCOMER = ""
+"""A join phase may have begun with the JoinGroup of a newcomer that had been given a member id (79). Such a request is
+answered only when the phase ends, so it is not seen before."""
+
 
 class PhaseStart(NamedTuple):
     """The first sign of a join phase that was seen."""
 
     at_ms: int
     by: str | None
-    """Whose leave or JoinGroup that was; None: it was an answer 27 or 25 to others, so some session had ended."""
+    """Whose leave or JoinGroup that was; None: it was an answer 27 or 25 to others, so some session had ended;
+    ``NEWCOMER``: it was such an answer, too, but a newcomer may have begun the phase."""
     timeout_ms: int | None = None
     """The rebalance timeout of the client that began the phase: it counts even if that is a newcomer.
 

@@ -2,7 +2,7 @@
 
 from coordinator_model.client import who
 from coordinator_model.events import JoinAnswered
-from coordinator_model.replica.group import MAX_DEPARTURES, GroupReplica, Leave
+from coordinator_model.replica.group import MAX_DEPARTURES, NO_RECORD, GroupReplica, Leave
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.notes import Violation
 from coordinator_model.replica.reconciliation import KINDS
@@ -117,9 +117,11 @@ def _never_loaded(replica: GroupReplica, member: Member, context: JudgementConte
     """Tell whether a member joined a generation that had not been written when the coordinator moved.
 
     The next coordinator loaded the log. It did not find the member there, so it did not remove it. If the member is
-    static, it may have removed the former member. A member that a record has shown to be replaced was in the log.
+    static, it may have removed the former member. A member that a record has shown to be replaced was in the log. If
+    the log had no record of the group, the record that shows the removal goes on from the generation that was not
+    written.
     """
-    if replica.recorded_generation is None or member.member_id in replica.recorded:
+    if replica.recorded_generation in (None, NO_RECORD) or member.member_id in replica.recorded:
         return False
     if any(leave.member is member and leave.cause is Cause.REPLACED for leave in replica.leaves):
         return False

@@ -37,7 +37,7 @@ def gone_between(departure: Departure, together: Together) -> tuple[int, int]:
     phase = together.once(_phase_as_dated)
     if departure.answered_by not in ("", departure.broker):
         return found_ms  # the phase may be that of the coordinator that was known then
-    if phase.started is None or phase.started.by is not None or phase.started.at_ms >= departure.removed_ms:
+    if phase.started is None or phase.started.by or phase.started.at_ms >= departure.removed_ms:
         return found_ms  # a request began the phase, or no start of it was seen
     if (departure.member.session_from_ms or 0) > phase.started.at_ms:
         return found_ms  # heard since the phase began, so the end of its session did not begin the phase

@@ -75,7 +75,7 @@ def may_have_expired(departure: Departure, context: JudgementContext) -> bool:
     if fenced_ms is not None and fenced_ms < departure.removed_ms:
         # The 82 is the deposed coordinator's and says nothing about the next one, unless another began the phase there.
         start = departure.phase.started
-        by_another = start is not None and start.by not in (None, departure.successor)
+        by_another = start is not None and bool(start.by) and start.by != departure.successor
         moves = [] if by_another else [move for move in moves if move.low_ms >= fenced_ms]
     return any(earliest_load_ms(move, departure) + timeout_ms <= departure.removed_ms for move in moves)
 
@@ -136,7 +136,7 @@ def _began_the_phase(departure: Departure, together: Together, first_end_ms: int
     start = departure.phase.started
     if start is None or first_end_ms > start.at_ms + EARLY_MS:
         return False
-    return start.by is None or (start.by in together.once(_successors) and not departure.member.awaiting_sync)
+    return not start.by or (start.by in together.once(_successors) and not departure.member.awaiting_sync)
 
 
 def _successors(together: Together) -> set[str | None]:

@@ -7,6 +7,7 @@ from coordinator_model.replica.poll_end import stopped_polling
 from coordinator_model.replica.removals import retried_timer
 from coordinator_model.replica.removals.case import Case, SessionExpired, Unexplained
 from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.removals.ended_phase import LATE_MS
 from coordinator_model.replica.removals.leaves import CUT_MS
 from coordinator_model.replica.removals.removal_instant import deadline_interval_ms, emptied_ms, gone_between
 from coordinator_model.replica.removals.revocation import own_timers_ms
@@ -106,11 +107,13 @@ def _unseen(case: Case) -> Unexplained:
 def _emptied_by_another(case: Case) -> bool:
     """Tell whether something else than the end of this member's session may have ended the phase.
 
-    That is a leave at the instant of the removal, or a pending member (79) for which the phase waited.
+    That is a leave at the instant of the removal, or the end of the wait for a pending member (79).
     """
-    waited = any(name in case.replica.pending for name in case.departure.phase.unjoined)
+    pending = case.replica.pending
+    waited_ms = (pending[name].until_ms for name in case.departure.phase.unjoined if name in pending)
     left_ms = (leave.applied_ms for leave in case.replica.leaves)
-    return waited or any(abs(at_ms - case.removed_ms) <= CUT_MS for at_ms in left_ms)
+    given_up = any(abs(at_ms - case.removed_ms) <= LATE_MS for at_ms in waited_ms)
+    return given_up or any(abs(at_ms - case.removed_ms) <= CUT_MS for at_ms in left_ms)
 
 
 def _is_of_its_own_timer(departure: Departure, context: JudgementContext) -> bool:

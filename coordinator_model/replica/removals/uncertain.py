@@ -77,8 +77,8 @@ def rebalance_began_unseen(inference: Inference) -> bool:
     """Tell whether the rebalance began before any session had expired, and no request that began it was seen.
 
     Then a line is missing. If lines were lost recently, it may be a leave of one of the removed members. This says no
-    for static members, for members that still had to sync, and if the coordinator paused or moved meanwhile: timers may
-    have run differently.
+    for static members, for members that still had to sync, if a newcomer may have begun the rebalance, and if the
+    coordinator paused or moved meanwhile: timers may have run differently.
     """
     member, phase = inference.member, inference.departure.phase
     if not isinstance(inference.timeout, SessionExpired) or not _lost_lines_recently(inference):

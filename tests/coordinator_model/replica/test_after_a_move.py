@@ -4,7 +4,7 @@ import pytest
 
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.states import Cause
-from tests.support.story import T0, Who, consumers, stable
+from tests.support.story import T0, Story, Who, consumers, stable
 
 SESSION = {"consumer_session_timeouts_ms": {"": 6_000}}
 OLD, NEW = Who("old", instance_id="pod-1", port=5_001), Who("new", instance_id="pod-1", port=5_002)
@@ -105,6 +105,14 @@ def test_a_group_that_is_emptied_late_had_all_its_sessions_begin_anew():
     assert {row[1] for row in told.facts("session-expired", "subject", "deadline_ms")} == {13_000}
 
 
+@pytest.mark.parametrize(("given_ms", "ended_ms"), [(7_000, 10_000), (9_000, 13_000)])
+def test_a_newcomer_s_id_empties_a_group_only_when_it_runs_out(given_ms, ended_ms):
+    """m3 got an id for 6 s (79) and did not join. The record is written at 13,000."""
+    story = stable("m1", "m2").beats("m1", 1_000, 4_000).beats("m2", 1_000, 4_000)
+    told = story.join(given_ms, "m3", -1, error=79, asked="").record(13_000, 2).play(20_000)
+    assert {row[1] for row in told.facts("session-expired", "subject", "deadline_ms")} == {ended_ms}
+
+
 def test_a_group_that_another_s_leave_emptied_tells_nothing_of_when_a_session_ended():
     story = stable("m1", "m2").beats("m1", 1_000, 9_000).beats("m2", 1_000, 4_000)
     told = story.leave(11_900, "m1").record(11_900, 2).play(20_000)
@@ -162,6 +170,40 @@ def test_a_coordinator_that_takes_over_knows_of_no_rebalance(name):
     story = two_brokers(stable("m1", "m2")).beats("m1", 1_000, 7_000).beats("m2", 1_000, 7_000).leads(0, "broker-1")
     group = happens(story).silent(8_500, 30_000).leads(12_000, "broker-2").play(13_000).group
     assert (group["state"], group["generation"], sorted(m["member_id"] for m in group["members"])) == expected
+
+
+# what the log has of the group, and the generation that broker-1 announced and never wrote -> the group at 13,000, as
+# metadata named broker-2 at 12,000
+UNWRITTEN = {
+    "nothing, before the first": (lambda s: s, 1, ("Dead", [])),
+    "perhaps a record that was not read, before a later one": (lambda s: s, 5, ("Stable", ["m1"])),
+    "its tombstone": (lambda s: s.record(1_000, 4).deleted(2_000), 1, ("Dead", [])),
+    "offsets": (lambda s: s.commit(1_000, "t", 0), 1, ("Empty", [])),
+    "an empty generation": (lambda s: s.record(1_000, 4), 5, ("Empty", [])),
+}
+
+
+@pytest.mark.parametrize("name", UNWRITTEN)
+def test_a_coordinator_that_takes_over_knows_only_what_is_in_the_log(name):
+    written, generation, expected = UNWRITTEN[name]
+    story = written(two_brokers(Story()).leads(0, "broker-1")).join(8_000, "m1", generation, listed=["m1"])
+    group = story.silent(8_500, 30_000).leads(12_000, "broker-2").play(13_000).group
+    assert (group["state"], sorted(m["member_id"] for m in group["members"])) == expected
+
+
+def test_a_sync_as_a_load_shows_restarts_no_session():
+    """broker-1 announced generation 2 and wrote nothing. broker-2 has 1, and answers m2 at once, from Stable."""
+    story = two_brokers(stable("m1", "m2")).beats("m1", 1_000, 7_000).beats("m2", 1_000, 6_000)
+    story.beat(7_100, "m1", error=27).join(8_000, "m1", 2, listed=["m1", "m2"]).join(8_000, "m2", 2)
+    story.join(12_000, "m2", 1, leader="m1", parked_ms=0, broker="broker-2")
+    story.sync(12_000, "m2", 1, parked_ms=0, broker="broker-2")
+    for at_ms in (12_100, 13_000, 14_000):
+        story.beat(at_ms, "m1", broker="broker-2")
+    story.beat(15_000, "m1", error=27, broker="broker-2").join(15_100, "m1", 2, listed=["m1"], broker="broker-2")
+    story.record(15_140, 2, "m1").sync(15_150, "m1", 2, leader=True, broker="broker-2")
+    for at_ms in range(16_000, 20_000, 1_000):
+        story.beat(at_ms, "m1", 2, broker="broker-2")
+    assert story.play(20_000).accusations == [("session-expired", "m2")]
 
 
 def test_whom_the_next_coordinator_loaded_it_lets_expire_though_they_had_left():

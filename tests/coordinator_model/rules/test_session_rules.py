@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator_model.thresholds import Thresholds
-from tests.support.story import T0, Story, Who, rebalance, stable
+from tests.support.story import T0, Story, Who, consumers, rebalance, stable
 
 DEADLINE_MS = 16_000
 """m2 is heard every second up to 10,000 and has a session timeout of 6,000."""
@@ -293,3 +293,36 @@ def test_a_restart_of_the_group_by_another_generation_judges_by_the_new_one():
         "m2", 7_000, 9_000, generation=2
     )
     assert verdicts(story, 20_000) == [("m2", 15_000, 15_500, "inferred")]
+
+
+# what happens to c2, which is heard up to 4,000 and is answered 25 at 11,000 while nothing is written -> what is told
+UNWRITTEN = {
+    "its session has ended": (lambda s: s.hello(11_000, "c2", 2, 2, error=25), [("session-expired", "c2")]),
+    "its session cannot have ended": (lambda s: s.hello(9_000, "c2", 2, 2, error=25), []),
+    "another broker answers": (lambda s: s.hello(11_000, "c2", 2, 2, error=25, broker="broker-2"), []),
+    "it had partitions to revoke": (
+        lambda s: s.current(5_000, "c2", 2, state=1).hello(11_000, "c2", 2, 2, error=25),
+        [],
+    ),
+    "it left, and that was not written": (
+        lambda s: s.hello(10_500, "c2", -1, -1, error=15, parked_ms=5_000).hello(11_000, "c2", 2, 2, error=25),
+        [],
+    ),
+    "lines were lost": (lambda s: s.lose(6_000).hello(11_000, "c2", 2, 2, error=25), []),
+}
+
+
+@pytest.mark.parametrize("name", UNWRITTEN)
+def test_a_kip_848_member_that_its_coordinator_no_longer_knows_has_expired(name):
+    """Found by simulation: the coordinator was deposed, so it wrote no record of what it had done."""
+    happens, told = UNWRITTEN[name]
+    story = consumers("c1", "c2").hellos("c1", 1_000, 9_500, 2).hellos("c2", 1_000, 4_000, 2)
+    story.brokers = {"broker-1": 0, "broker-2": 0}
+    assert happens(story).play(20_000, consumer_session_timeouts_ms={"": 6_000}).accusations == told
+
+
+def test_an_answer_25_that_a_record_follows_is_one_incident():
+    story = consumers("c1", "c2").hellos("c1", 1_000, 15_000, 2).hellos("c2", 1_000, 4_000, 2)
+    story.hello(11_000, "c2", 2, 2, error=25).gone(14_000, "c2")
+    told = story.play(20_000, consumer_session_timeouts_ms={"": 6_000})
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("c2", 10_000)]

@@ -146,3 +146,19 @@ def test_who_leaves_alone_and_unseen_before_its_session_ends_missed_no_rebalance
     """m1 is heard last at 10,000; its group is empty 8.5 s later, and nothing shows that a join phase began."""
     story = stable("m1", session_ms=10_000, poll_ms=8_000).beats("m1", 1_000, 10_000).record(18_500, 2)
     assert rules(story.play(30_000), "m1") == REMOVED
+
+
+# whether an id had been given out (79) -> what is told of m2
+@pytest.mark.parametrize(("given", "rule"), [(False, "member-removed"), (True, "session-expired")])
+def test_a_newcomer_whose_request_was_never_answered_may_have_begun_a_rebalance(given, rule):
+    """Found by simulation: m3 asked to join on a connection that broke, and once more before the phase ended.
+
+    Lines were lost, so without m3 the rebalance may have begun with a leave of m2 that was not seen.
+    """
+    story = stable("m1", "m2").lose(3_000).beats("m1", 1_000, 9_000).beats("m2", 1_000, 8_000)
+    if given:
+        story.join(9_050, "m3", -1, error=79, asked="")
+    story.beat(9_500, "m1", error=27).join(14_000, "m1", 2, listed=["m1", "m3"], parked_ms=4_000)
+    story.join(14_000, "m3", 2, parked_ms=500).record(14_040, 2, "m1", "m3").sync(14_050, "m1", 2, leader=True)
+    told = story.sync(14_050, "m3", 2).beats("m1", 15_000, 20_000, 2).beats("m3", 15_000, 20_000, 2).play(20_000)
+    assert [each for each in ("member-removed", "session-expired") if "m2" in told.opened(each)] == [rule]
