@@ -200,8 +200,7 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
     if member is None:
         for departure in open_removals(replica, event.member_id, event.applied_ms):
             record_heartbeat(departure.member, event.applied_ms)
-        gone = is_gone(replica, event.member_id, event.applied_ms) or event.generation < replica.generation
-        if not event.member_id or gone or _is_of_a_deposed_coordinator(replica, event):  # no id: a rejoining librdkafka
+        if not _shows_a_member(replica, event, context):
             return
         replica.save_last_record()
         member = replica.members[event.member_id] = Member(event.member_id, joined_ms=None, kip848=event.kip848)
@@ -216,6 +215,16 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
         return  # the heartbeat waited for a write, and its member has joined another generation since
     member.generation = event.generation
     _classic_heartbeat(replica, member, event, context)
+
+
+def _shows_a_member(replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> bool:
+    """Tell whether an accepted heartbeat shows that its sender, which is not known, is a member.
+
+    A coordinator that loads the log answers 0 to anybody. A librdkafka that rejoins names no member.
+    """
+    blind = context.waiting and event.error == 0 and not event.kip848 and replica.state is not GroupState.UNKNOWN
+    gone = is_gone(replica, event.member_id, event.applied_ms) or event.generation < replica.generation
+    return bool(event.member_id) and not (blind or gone or _is_of_a_deposed_coordinator(replica, event))
 
 
 def _is_of_a_deposed_coordinator(replica: GroupReplica, event: Heartbeat) -> bool:

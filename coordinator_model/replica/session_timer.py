@@ -145,6 +145,11 @@ def touches_ms(member: Member, commits: Commits, since_ms: int) -> list[int]:
     return [at_ms for at_ms in found if at_ms > since_ms]
 
 
+def may_have_loaded_since(at_ms: int, context: JudgementContext) -> bool:
+    """Tell whether a coordinator may have loaded the group since an instant: then it does not know who had to sync."""
+    return any(reset.may_load and reset.low_ms >= at_ms for reset in context.timer_resets)
+
+
 def unheard_since(member: Member, timer_resets: Sequence[TimerReset]) -> list[TimerReset]:
     """Return the timer resets since which the member has neither been heard nor joined, newest first.
 

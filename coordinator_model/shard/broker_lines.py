@@ -168,9 +168,9 @@ class BrokerLines:
         leader = self._clock.named(event)
         if leader is not None:
             self._rebase_to_clock_of(leader)
-            answered_ms = self._clock.last_answer_ms
+            answered_ms, claim = self._clock.last_answer_ms, self._clock.leadership.claims.get(leader)
             self._clock.follow(leader, self._groups.settings.thresholds)
-            self._events.taken_over(answered_ms, event.order_ms)
+            self._events.taken_over(answered_ms, event.order_ms, None if claim is None else (leader, claim.first_ms))
             self._brokers.moved(event)
             self._schedule.look_again(event.order_ms)
 

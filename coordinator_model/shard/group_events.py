@@ -131,12 +131,15 @@ class GroupEvents:
             self._groups.group_store.touch(group)
             self._judgement.evaluate(replica, progress_ms, event[0])
 
-    def taken_over(self, answered_ms: int, at_ms: int) -> None:
-        """Note that another coordinator has loaded the groups. Its predecessor last answered at ``answered_ms``."""
+    def taken_over(self, answered_ms: int, at_ms: int, claimed: tuple[str, int] | None = None) -> None:
+        """Note that another coordinator has loaded the groups. Its predecessor last answered at ``answered_ms``.
+
+        ``claimed``: that coordinator, and since when it has answered although metadata named its predecessor.
+        """
         for group in self._groups.group_store.names():
             with self._judgement.isolated(group, at_ms):
                 replica = self._groups.replica(group)
-                if take_over(replica, answered_ms, at_ms):
+                if take_over(replica, answered_ms, at_ms, claimed):
                     self._groups.group_store.touch(group)
                     self._groups.changed.add(group)
                     self._judgement.evaluate(replica, self._groups.clock.progress_ms, at_ms)

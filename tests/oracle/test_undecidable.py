@@ -13,6 +13,7 @@ AT_MS = 20_000
 NEVER, UNSEEN = "a newcomer that nothing had named", "a coordinator that nobody saw"
 CUT = "the join phase went on past the end"
 DIED, LEFT = "a join phase that died with its coordinator", "a leave sent to a deposed coordinator"
+OUTLASTED = "a session that may have outlasted its coordinator"
 
 
 def life(*lines, protocol="classic", metadata_ms=5_000, loads=(), named=(), logged=(), paused=(), instance=None):
@@ -115,6 +116,27 @@ MISSING |= {
         life(HEARD, JOINED, loads=MOVED, logged=[(15_000, "broker-1", "left", "m", "left the consumer group")]),
         None,
     ),
+}
+
+
+def loaded_late(*lines, asked_ms=21_000):
+    """Return a life in which broker-2 loads the group at 12,000 and is unloaded at 25,000; m's timeout is 8 s.
+
+    A newcomer's JoinGroup waits there from ``asked_ms`` on.
+    """
+    asks = (25_000, "broker-2", "n", "JOIN_GROUP", 16, 25_000 - asked_ms)
+    joined = (5_000, "broker-1", "m", "JOIN_GROUP", 0)
+    logged = [(25_000, "broker-2", "coordinator-unloaded", "", "")]
+    return life(joined, HEARD, *lines, asks, JOINED, loads=MOVED, logged=logged)
+
+
+MISSING |= {
+    "a coordinator that may have loaded at any time": (loaded_late(), OUTLASTED),
+    "one that answers heartbeats as it loads": (loaded_late((16_000, "broker-2", "o", "HEARTBEAT", 0)), OUTLASTED),
+    "one that had surely loaded": (loaded_late((16_000, "broker-2", "o", "JOIN_GROUP", 79)), None),
+    "one that had loaded when a JoinGroup began to wait": (loaded_late(asked_ms=16_000), None),
+    "one that had heard the member": (loaded_late((13_000, "broker-2", "m", "HEARTBEAT", 0)), None),
+    "one that told somebody": (loaded_late((22_000, "broker-2", "o", "HEARTBEAT", 27)), None),
 }
 
 

@@ -136,10 +136,11 @@ def _expired_or_replaced(life: Life, removal: Removal) -> bool:
 
 
 def _lines(life: Life) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a life's clients, each with its instant."""
+    """Yield the lines of a life's clients, each with its instant and its broker."""
     for row in life.rows:
         if row.source == TELEMETRY and PROBE not in (row.value or b""):
-            yield json.loads((row.value or b"").partition(b":")[2]) | {"at_ms": row.timestamp_ms}
+            where = {"at_ms": row.timestamp_ms, "broker": (row.key or b"").decode()}
+            yield json.loads((row.value or b"").partition(b":")[2]) | where
 
 
 def _lets_in(line: dict[str, Any], instances: set[str], member_id: str) -> bool:
@@ -215,6 +216,57 @@ def _shows_nothing(life: Life, brokers: set[str], from_ms: int, until_ms: int) -
     return not named and all(PROBE in (row.value or b"") for row in theirs)
 
 
+def _may_have_outlasted_its_coordinator(life: Life, removal: Removal) -> bool:
+    """A session ended that had begun when its coordinator loaded the group, and nobody was answered any more.
+
+    The coordinator may also have loaded so late that it was unloaded before the session ended: no line and no record
+    shows before that it had loaded, and metadata did not name it. A loading coordinator answers heartbeats with 0
+    (``GroupCoordinatorService.heartbeat``).
+    """
+    what, _, member_id, at_ms, _ = removal
+    by = {event.broker for event in life.truth if (event.member_id, event.at_ms) == (member_id, at_ms)}
+    own = [event for event in life.truth if event.broker in by]
+    load = next((e for e in reversed(own) if e.kind == "coordinator-loaded" and e.at_ms <= at_ms), None)
+    until = next((e for e in own if e.kind == "coordinator-unloaded" and e.at_ms > at_ms), None)
+    if what != MISSING or load is None or until is None:
+        return False
+    term = [line for line in _lines(life) if line["broker"] in by and load.at_ms <= line["at_ms"] <= until.at_ms]
+    written_ms = [row.timestamp_ms for row in life.rows if row.source == OFFSETS]
+    written_ms = [ms for ms in written_ms if load.at_ms <= ms <= until.at_ms]
+    quiet = all(line["response"].get("errorCode") in REFUSALS for line in term if line["at_ms"] >= at_ms)
+    named = any(_is_named(life, broker, load.at_ms, until.at_ms) for broker in by)
+    told = named or not quiet or max(written_ms, default=0) >= at_ms
+    if told or any(_is_beat_of(line, member_id) for line in term):
+        return False
+    shown_ms = (line["at_ms"] - line["totalTimeMs"] for line in term if _has_loaded(line))
+    loaded_by_ms = min((*written_ms, *shown_ms), default=until.at_ms)
+    timeout_ms = _session_timeout_ms(life, member_id, at_ms)
+    return timeout_ms is not None and loaded_by_ms + timeout_ms > until.at_ms and _begin_with_a_newcomer(life, term)
+
+
+def _has_loaded(line: dict[str, Any]) -> bool:
+    """Tell whether an answer shows that its broker had loaded the groups when the request arrived.
+
+    A coordinator that loads them answers 0 to heartbeats, and refuses everything else at once.
+    """
+    error = line["response"].get("errorCode")
+    if error in REFUSALS:
+        return int(line.get("remoteTimeMs", 0)) >= HELD_MS
+    return (error, line["requestHeader"]["requestApiKeyName"]) != (0, "HEARTBEAT")
+
+
+def _begin_with_a_newcomer(life: Life, lines: list[dict[str, Any]]) -> bool:
+    """Tell whether the first JoinGroup that had to wait is a newcomer's: it waits whether or not a session has ended.
+
+    A member's waits only if a join phase has begun.
+    """
+    joins = [line for line in lines if line["requestHeader"]["requestApiKeyName"] == "JOIN_GROUP"]
+    held = [line for line in joins if int(line.get("remoteTimeMs", 0)) >= HELD_MS]
+    first = min(held, key=lambda line: line["at_ms"] - line["totalTimeMs"], default=None)
+    name = "" if first is None else str(first["request"]["memberId"])
+    return not name or not any(row.source == OFFSETS and name.encode() in (row.value or b"") for row in life.rows)
+
+
 def _left_a_deposed_coordinator(life: Life, removal: Removal) -> bool:
     """A classic member sent its leave to a deposed coordinator, and the next coordinator let its session end.
 
@@ -255,11 +307,16 @@ def _two_timers_at_once(life: Life, removal: Removal) -> bool:
 
 def _session_ended(life: Life, member_id: str, at_ms: int) -> bool:
     """Tell whether a classic member's session ended at an instant, going by its last accepted request."""
-    before = [line for line in _lines(life) if line["at_ms"] <= at_ms]
-    joins = [line for line in before if line["response"].get("memberId") == member_id]
+    timeout_ms = _session_timeout_ms(life, member_id, at_ms)
+    heard_ms = [line["at_ms"] for line in _lines(life) if line["at_ms"] <= at_ms and _is_beat_of(line, member_id)]
+    return timeout_ms is not None and bool(heard_ms) and abs(heard_ms[-1] + timeout_ms - at_ms) <= SAME_INSTANT_MS
+
+
+def _session_timeout_ms(life: Life, member_id: str, at_ms: int) -> int | None:
+    """Return a classic member's session timeout, by its last JoinGroup before an instant; None: there is none."""
+    joins = [line for line in _lines(life) if line["at_ms"] <= at_ms and line["response"].get("memberId") == member_id]
     timeouts_ms = [join["request"]["sessionTimeoutMs"] for join in joins if "sessionTimeoutMs" in join["request"]]
-    heard_ms = [line["at_ms"] for line in before if _is_beat_of(line, member_id)]
-    return bool(timeouts_ms and heard_ms) and abs(heard_ms[-1] + timeouts_ms[-1] - at_ms) <= SAME_INSTANT_MS
+    return timeouts_ms[-1] if timeouts_ms else None
 
 
 def _is_beat_of(line: dict[str, Any], member_id: str) -> bool:
@@ -326,6 +383,7 @@ CLASSES: dict[str, Callable[[Life, Removal], bool]] = {
     "two timers in one instant": _two_timers_at_once,
     "two timers in a short pause": _began_unseen,
     "a join phase that died with its coordinator": _died_with_its_coordinator,
+    "a session that may have outlasted its coordinator": _may_have_outlasted_its_coordinator,
     "a leave sent to a deposed coordinator": _left_a_deposed_coordinator,
     "never heard, nor was anybody since it joined": _nobody_was_heard,
 }

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
-from coordinator_model.replica.session_timer import JudgementContext, touches_ms
+from coordinator_model.replica.session_timer import JudgementContext, may_have_loaded_since, touches_ms
 from coordinator_model.states import Cause
 
 EARLY_MS, LATE_MS = 10, 200
@@ -119,11 +119,12 @@ def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, 
     """Return which members were already gone when a phase began, among them those whose removal may have begun it.
 
     The first session to end begins the phase. A member that expires later was still in the group then. A sync timeout
-    removes all members that have not synced together.
+    removes all members that have not synced together. A coordinator that loads the group lets nobody miss a sync.
     """
     begun_ms = phase.started_ms or 0
     ends: list[_TimerEnd] = []
     waiting = [m for m in replica.members.values() if m.awaiting_sync and m.timer_reset_ms is not None]
+    waiting = [m for m in waiting if not may_have_loaded_since(m.timer_reset_ms or 0, context)]
     limits = {at_ms: _sync_limit_ms(replica, at_ms, removed_ms) for at_ms in {m.timer_reset_ms or 0 for m in waiting}}
     for member in waiting:
         sync_ms = limits[member.timer_reset_ms or 0]

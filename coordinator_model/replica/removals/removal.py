@@ -119,13 +119,15 @@ def _never_loaded(replica: GroupReplica, member: Member, context: JudgementConte
     The next coordinator loaded the log. It did not find the member there, so it did not remove it. If the member is
     static, it may have removed the former member. A member that a record has shown to be replaced was in the log. If
     the log had no record of the group, the record that shows the removal goes on from the generation that was not
-    written.
+    written. A coordinator that had surely loaded by its predecessor's last answer counts as having the members that
+    ``advance.take_over`` left.
     """
     if replica.recorded_generation in (None, NO_RECORD) or member.member_id in replica.recorded:
         return False
     if any(leave.member is member and leave.cause is Cause.REPLACED for leave in replica.leaves):
         return False
-    return any(reset.cause is Cause.COORDINATOR_MOVED for reset in unheard_since(member, context.timer_resets))
+    moves = [r for r in unheard_since(member, context.timer_resets) if r.cause is Cause.COORDINATOR_MOVED]
+    return any(move.high_ms != move.low_ms for move in moves)
 
 
 def _is_witnessed(replica: GroupReplica, member: Member, removed_ms: int, context: JudgementContext) -> bool:

@@ -7,7 +7,7 @@ from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMis
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.removals.together import Together
-from coordinator_model.replica.session_timer import JudgementContext, when_awake_ms
+from coordinator_model.replica.session_timer import JudgementContext, may_have_loaded_since, when_awake_ms
 
 
 def not_synced(case: Case) -> Answer:
@@ -38,7 +38,7 @@ def sync_deadline_ms(departure: Departure, context: JudgementContext) -> int | N
     if not member.awaiting_sync or member.timer_reset_ms is None or limit_ms is None:
         return None
     deadline_ms = member.timer_reset_ms + limit_ms
-    if any(reset.may_load and reset.low_ms >= member.timer_reset_ms for reset in context.timer_resets):
+    if may_have_loaded_since(member.timer_reset_ms, context):
         return None
     if started_ms is not None and started_ms < deadline_ms - EARLY_MS:
         return None

@@ -284,3 +284,27 @@ def test_an_unknown_dynamic_member_had_expired_at_a_coordinator_that_nothing_dat
 
 def test_an_unknown_static_member_may_have_been_replaced_unseen():
     assert lost(OLD).accusations == []
+
+
+def test_a_generation_that_was_announced_before_metadata_named_its_coordinator_stays():
+    """broker-2 announces generation 2 at 11,000; broker-1 answers until 11,500. m2 never syncs: it expires."""
+    story = two_brokers(stable("m1")).beats("m1", 1_000, 4_000).leads(0, "broker-1", 5_000)
+    story.join(4_900, "m2", -1, error=79, asked="", broker="broker-2")
+    story.join(11_000, "m2", 2, listed=["m2", "m3"], parked_ms=6_000, broker="broker-2")
+    story.join(11_000, "m3", 2, parked_ms=5_000, broker="broker-2").beat(11_500, "m1", error=27)
+    story.leads(12_000, "broker-2").sync(17_000, "m3", 2, error=27, parked_ms=5_900, broker="broker-2")
+    story.beat(17_200, "m3", 2, error=27, broker="broker-2").join(17_500, "m3", 3, listed=["m3"], broker="broker-2")
+    story.record(17_540, 3, "m3").sync(17_550, "m3", 3, leader=True, broker="broker-2")
+    told = story.beats("m3", 18_500, 20_500, 3, broker="broker-2").play(20_500)
+    [deadline_ms] = [at_ms for who, at_ms in told.facts("session-expired", "subject", "deadline_ms") if who == "m2"]
+    assert deadline_ms == pytest.approx(17_000, abs=500)  # broker-1's last answer dates the load
+
+
+def test_a_coordinator_that_loads_the_log_makes_nobody_a_member():
+    """No record names m2. broker-2 accepts its heartbeat: it has not loaded the log yet."""
+    story = two_brokers(stable("m1")).beats("m1", 1_000, 2_000).leave(3_000, "m1").record(3_000, 2)
+    story.join(5_000, "m2", 3, listed=["m2"]).beats("m2", 6_000, 9_000, 3).beat(9_500, "m2", 3, error=16)
+    story.beat(10_000, "m2", 3, broker="broker-2")
+    told = story.play(10_500)
+    assert told.members == {}
+    assert told.group["state"] == "Empty"
