@@ -384,8 +384,10 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
         if reset.woke_ms is not None or reset in too_late:
             continue
         blindly_ms = blindly_heard_ms(member, reset)
-        low_ms = max(reset.low_ms, came_ms, blindly_ms)
-        high_ms = max(low_ms, loaded_by_ms(reset, departure))
+        by_ms = loaded_by_ms(reset, departure)
+        went_on = by_ms < reset.low_ms  # the deposed coordinator answered for longer than it coordinated
+        low_ms = max(earliest_load_ms(reset, departure) if went_on else reset.low_ms, came_ms, blindly_ms)
+        high_ms = max(low_ms, by_ms)
         if blindly_ms - (reset.blind_ms or 0) > USUAL_LOAD_MS and blindly_ms == low_ms:
             high_ms = low_ms  # answered for so long, the coordinator had loaded the group by then
         lasts_ms = _timeout_after_ms(member, reset, timeout_ms, context)
@@ -418,7 +420,7 @@ def loaded_by_ms(reset: TimerReset, departure: Departure) -> int:
     first_ms = None if phase.joins.skipped or phase.ended is None else phase.joins.first_ms
     moved = reset.cause is Cause.COORDINATOR_MOVED and reset.broker == departure.answered_by
     ended_since = phase.ended is not None and phase.ended.at_ms > reset.low_ms
-    return min(by_ms, max(first_ms, reset.low_ms)) if moved and ended_since and first_ms is not None else by_ms
+    return min(by_ms, first_ms) if moved and ended_since and first_ms is not None else by_ms
 
 
 def _lost_too_late(departure: Departure, timeout_ms: int, context: JudgementContext) -> list[TimerReset]:

@@ -75,14 +75,16 @@ def deadline_interval_ms(
     """Return the interval in which a session ended; None twice if the deadline is exact.
 
     It is not exact after a move: a deposed coordinator may go on answering, so the new coordinator may have loaded the
-    group long before the move was seen, and a classic group shows a removal late. It is not exact either if the session
-    was due just after the last line before a pause: the coordinator may have been paused already.
+    group long before the move was seen, and a classic group shows a removal late. The same holds if a broker may have
+    restarted: it loads its groups again. It is not exact either if the session was due just after the last line before
+    a pause: the coordinator may have been paused already.
     """
     if blamed is None or departure.member.in_kip848_group:
         return None, None
     if blamed.woke_ms is not None:
         return _before_or_after_sleep(departure, blamed, deadline_ms, context)
-    if blamed not in moves_since_heard(departure, context):
+    restarted = blamed.cause is Cause.COORDINATOR_PAUSE and blamed.may_load
+    if not restarted and blamed not in moves_since_heard(departure, context):
         return None, None
     earliest_ms = _earliest_since(blamed, departure, context)
     return min(earliest_ms, deadline_ms), max(deadline_ms, departure.removed_ms)
