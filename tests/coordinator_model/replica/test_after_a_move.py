@@ -308,3 +308,13 @@ def test_a_coordinator_that_loads_the_log_makes_nobody_a_member():
     told = story.play(10_500)
     assert told.members == {}
     assert told.group["state"] == "Empty"
+
+
+def test_after_a_restart_the_end_of_a_session_is_only_known_within_an_interval():
+    """No line shows when broker-1 loaded the group again, and m1 asks again only after m2's session has ended."""
+    story = stable("m1", "m2").beats("m1", 1_000, 8_000).beats("m2", 1_000, 8_000).silent(8_200, 28_000, restart=True)
+    story.beat(35_000, "m1", error=27).join(35_500, "m1", 2, listed=["m1"]).record(35_540, 2, "m1")
+    told = story.sync(35_550, "m1", 2, leader=True).beats("m1", 36_500, 40_000, generation=2).play(40_000)
+    [(subject, detail)] = told.facts("session-expired", "subject", "detail")
+    from_ms, until_ms = detail["deadline_from_ms"] - T0, detail["deadline_until_ms"] - T0
+    assert (subject, from_ms, until_ms) == ("m2", 14_000, 35_500)
