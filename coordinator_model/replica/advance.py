@@ -97,8 +97,10 @@ def take_over(replica: GroupReplica, answered_ms: int, at_ms: int, claimed: tupl
         return False
     if claimed is not None and replica.announced_by == claimed[0] and replica.generation_since_ms >= claimed[1]:
         return False
-    replica.revert_to_last_record(at_ms)
-    replica.note_loaded(at_ms)
+    if replica.recorded_generation is None:
+        replica.note_loaded(at_ms)
+    else:
+        replica.revert_to_last_record(at_ms)
     for leave in replica.leaves:
         member = replica.members.get(leave.member.member_id)
         if member is not None and leave.applied_ms > answered_ms and leave.cause is not Cause.REPLACED:

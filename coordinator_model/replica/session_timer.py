@@ -160,6 +160,11 @@ def unheard_since(member: Member, timer_resets: Sequence[TimerReset]) -> list[Ti
     return [r for r in reversed(timer_resets) if session_from_ms is None or session_from_ms <= _heard_from_ms(r)]
 
 
+def moves_since_heard(member: Member, context: JudgementContext) -> list[TimerReset]:
+    """Return the moves of the coordinator since which the member has neither been heard nor joined, newest first."""
+    return [r for r in unheard_since(member, context.timer_resets) if r.cause is Cause.COORDINATOR_MOVED]
+
+
 def is_heard(member: Member, timer_resets: Sequence[TimerReset]) -> bool:
     """Tell whether a member was heard since all timer resets: then its session began with its last heartbeat."""
     return not timer_resets or not unheard_since(member, timer_resets)

@@ -7,7 +7,12 @@ from typing import NamedTuple
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
-from coordinator_model.replica.session_timer import JudgementContext, may_have_loaded_since, touches_ms, unheard_since
+from coordinator_model.replica.session_timer import (
+    JudgementContext,
+    may_have_loaded_since,
+    moves_since_heard,
+    touches_ms,
+)
 from coordinator_model.states import Cause
 
 EARLY_MS, LATE_MS = 10, 200
@@ -106,12 +111,6 @@ def note_starter_timeout(replica: GroupReplica, phase: EndedPhase) -> None:
     phase.started = phase.started._replace(timeout_ms=longest_ms)
 
 
-def _moves_ms(member: Member, context: JudgementContext) -> list[int]:
-    """Return when coordinators took over since a member was heard: each restarted its session timer."""
-    unheard = unheard_since(member, context.timer_resets)
-    return [reset.low_ms for reset in unheard if reset.cause is Cause.COORDINATOR_MOVED]
-
-
 class _TimerEnd(NamedTuple):
     """When a timer of a member ran out."""
 
@@ -141,7 +140,8 @@ def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, 
     for member in chain(replica.members.values(), replaced):
         session_from_ms, timeout_ms = member.session_from_ms, member.session_timeout_ms
         if session_from_ms is not None and timeout_ms is not None:
-            restarts_ms = touches_ms(member, context.commits, session_from_ms) + _moves_ms(member, context)
+            restarts_ms = touches_ms(member, context.commits, session_from_ms)
+            restarts_ms += [move.low_ms for move in moves_since_heard(member, context)]
             at_ms = max([session_from_ms, *(at_ms for at_ms in restarts_ms if at_ms <= begun_ms)]) + timeout_ms
             ends.append(_TimerEnd(at_ms, of_session=True, member_id=member.member_id))
     ends = [end for end in ends if end.at_ms <= begun_ms + ROUNDED_MS]

@@ -4,10 +4,9 @@ from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMis
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.removals.leaves import CUT_MS
 from coordinator_model.replica.removals.phase_timeout import possible_ends_ms
-from coordinator_model.replica.removals.removal_instant import moves_since_heard
 from coordinator_model.replica.removals.sync_timeout import first_sync_deadline_ms
 from coordinator_model.replica.removals.together import Together
-from coordinator_model.replica.session_timer import loaded_by_ms, session_timeout_ms
+from coordinator_model.replica.session_timer import loaded_by_ms, moves_since_heard, session_timeout_ms
 from coordinator_model.states import Cause
 
 
@@ -77,7 +76,7 @@ def _expired_since_the_load(case: Case) -> bool:
     A new coordinator starts all session timers as it loads the group, and then the phase with the first JoinGroup.
     """
     departure, timeout_ms = case.departure, session_timeout_ms(case.member, case.context)
-    moves = [r for r in moves_since_heard(departure, case.context) if r.broker == departure.answered_by]
+    moves = [r for r in moves_since_heard(departure.member, case.context) if r.broker == departure.answered_by]
     if not moves or timeout_ms is None:
         return False
     touched_ms = max([case.member.session_from_ms or 0, *departure.touches_ms])

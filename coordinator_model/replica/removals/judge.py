@@ -29,7 +29,6 @@ from coordinator_model.replica.removals.phase_end import (
 from coordinator_model.replica.removals.removal import count_violation, is_about_to_end, is_of_the_same
 from coordinator_model.replica.removals.removal_instant import (
     after_a_move,
-    moves_since_heard,
     removed_with_one_alive,
 )
 from coordinator_model.replica.removals.revocation import not_revoked, own_timers_ms
@@ -37,7 +36,7 @@ from coordinator_model.replica.removals.session_end import possible_end, session
 from coordinator_model.replica.removals.sync_timeout import not_synced
 from coordinator_model.replica.removals.together import Shared, Together, context_before, may_precede
 from coordinator_model.replica.removals.uncertain import Inference, cause_is_uncertain
-from coordinator_model.replica.session_timer import JudgementContext, lines_lost, session_timeout_ms
+from coordinator_model.replica.session_timer import JudgementContext, lines_lost, moves_since_heard, session_timeout_ms
 from coordinator_model.states import MEMBER_REMOVED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
 MOVE_KNOWN_MS = 20_000
@@ -83,6 +82,7 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
     """
     if context.hole_is_open:
         return False
+    _wait_for_the_last(replica)
     shared, due = Shared(replica), _due(replica, context.progress_ms)
     for departure in due:
         if _waits_for_the_earlier(replica, departure, shared):
@@ -116,16 +116,15 @@ def _is_of_a_disputed_coordinator(departure: Departure, context: JudgementContex
 
 def _due(replica: GroupReplica, progress_ms: int) -> list[Departure]:
     """Return the removals that may be judged."""
-    unjudged = [d for d in replica.departures if not d.judged]
-    _wait_for_the_last([d for d in unjudged if d.successor is not None])
-    return [d for d in unjudged if d.judge_after_ms <= progress_ms]
+    return [d for d in replica.departures if not d.judged and d.judge_after_ms <= progress_ms]
 
 
-def _wait_for_the_last(replaced: list[Departure]) -> None:
+def _wait_for_the_last(replica: GroupReplica) -> None:
     """Let static members that are replaced in one phase be judged together.
 
     Only their comparison shows whose session ended first.
     """
+    replaced = [d for d in replica.departures if not d.judged and d.successor is not None]
     last_ms: dict[int, int] = {}
     for departure in replaced:
         last_ms[departure.generation] = max(last_ms.get(departure.generation, 0), departure.judge_after_ms)
@@ -211,7 +210,7 @@ def _mark_unknown(replica: GroupReplica, departure: Departure, context: Judgemen
 
     Such a removal is a sign of lost lines, unless the coordinator moved since the member was last heard.
     """
-    if not moves_since_heard(departure, context):
+    if not moves_since_heard(departure.member, context):
         replica.unexplained_ms = max(replica.unexplained_ms or 0, departure.gone_ms)
     departure.rule, departure.cause, departure.evidence = MEMBER_REMOVED, Cause.UNKNOWN, Evidence.INFERRED
     departure.deadline_ms = departure.timer_reset_ms = None
@@ -281,7 +280,7 @@ def _a_move_may_become_known(departure: Departure, context: JudgementContext) ->
 
 def _moved_before(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether another broker may already have been the coordinator when a member was removed, as is known now."""
-    return any(may_precede(move, departure) for move in moves_since_heard(departure, context))
+    return any(may_precede(move, departure) for move in moves_since_heard(departure.member, context))
 
 
 def _was_shown_before_the_move(departure: Departure, context: JudgementContext) -> bool:

@@ -10,7 +10,7 @@ from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.ended_phase import ended_phase, sync_timeout_ms
 from coordinator_model.replica.removals.join_phase import was_kept
 from coordinator_model.replica.removals.leaves import has_left, heard_since, left_a_deposed_coordinator, remember_leave
-from coordinator_model.replica.session_timer import JudgementContext, touches_ms, unheard_since
+from coordinator_model.replica.session_timer import JudgementContext, moves_since_heard, touches_ms
 from coordinator_model.states import MEMBER_REMOVED, POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
 MAX_PARKED = 16
@@ -126,8 +126,7 @@ def _never_loaded(replica: GroupReplica, member: Member, context: JudgementConte
         return False
     if any(leave.member is member and leave.cause is Cause.REPLACED for leave in replica.leaves):
         return False
-    moves = [r for r in unheard_since(member, context.timer_resets) if r.cause is Cause.COORDINATOR_MOVED]
-    return any(move.high_ms != move.low_ms for move in moves)
+    return any(move.high_ms != move.low_ms for move in moves_since_heard(member, context))
 
 
 def _is_witnessed(replica: GroupReplica, member: Member, removed_ms: int, context: JudgementContext) -> bool:

@@ -19,6 +19,7 @@ from coordinator_model.replica.session_timer import (
     deadlines,
     gone_by_ms,
     lines_lost,
+    moves_since_heard,
     session_timeout_ms,
     slept_over,
     unheard_since,
@@ -83,8 +84,7 @@ def deadline_interval_ms(
         return None, None
     if blamed.woke_ms is not None:
         return _before_or_after_sleep(departure, blamed, deadline_ms, context)
-    restarted = blamed.cause is Cause.COORDINATOR_PAUSE and blamed.may_load
-    if not restarted and blamed not in moves_since_heard(departure, context):
+    if blamed.cause is not Cause.COORDINATOR_PAUSE and blamed not in moves_since_heard(departure.member, context):
         return None, None
     earliest_ms = _earliest_since(blamed, departure, context)
     return min(earliest_ms, deadline_ms), max(deadline_ms, departure.removed_ms)
@@ -111,14 +111,8 @@ def may_have_ended(departure: Departure, context: JudgementContext) -> bool:
         return False
     return any(
         _earliest_since(move, departure, context) <= departure.removed_ms
-        for move in moves_since_heard(departure, context)
+        for move in moves_since_heard(departure.member, context)
     )
-
-
-def moves_since_heard(departure: Departure, context: JudgementContext) -> list[TimerReset]:
-    """Return the moves of the coordinator after which the member was not heard, newest first."""
-    unheard = unheard_since(departure.member, context.timer_resets)
-    return [reset for reset in unheard if reset.cause is Cause.COORDINATOR_MOVED]
 
 
 def _earliest_since(move: TimerReset, departure: Departure, context: JudgementContext) -> int:
@@ -251,7 +245,7 @@ def _timer(departure: Departure, context: JudgementContext) -> tuple[int, int]:
     The move of the coordinator that started it identifies the timer, so all timers that started with one move are the
     same here. Without such a move the departure identifies it.
     """
-    moves = [r for r in unheard_since(departure.member, context.timer_resets) if r.cause is Cause.COORDINATOR_MOVED]
+    moves = moves_since_heard(departure.member, context)
     with_move = bool(moves) and not _touched_since(departure, moves[0])
     return moves[0].low_ms if with_move else -id(departure), session_timeout_ms(departure.member, context) or 0
 

@@ -6,11 +6,12 @@ from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, phase_limit_ms
-from coordinator_model.replica.removals.removal_instant import ends, may_have_begun, moves_since_heard
+from coordinator_model.replica.removals.removal_instant import ends, may_have_begun
 from coordinator_model.replica.removals.together import Together
 from coordinator_model.replica.session_timer import (
     JudgementContext,
     earliest_load_ms,
+    moves_since_heard,
     session_timeout_ms,
     slept_over,
 )
@@ -28,7 +29,7 @@ def had_expired(replica: GroupReplica, departure: Departure, together: Together)
     if _is_in_its_first_session(departure, together.context):
         return False
     first_ms, last_ms = ends(together.spans.of(departure))
-    if last_ms <= removed_ms and not _came_as_it_woke(departure, together):
+    if last_ms <= removed_ms and not _joined_as_coordinator_woke(departure, together):
         return True
     # The coordinator answered before the removal was recorded that it does not know the member (25).
     if (member.unknown_ms or removed_ms) < removed_ms:
@@ -38,11 +39,11 @@ def had_expired(replica: GroupReplica, departure: Departure, together: Together)
     return _began_the_phase(departure, together, first_ms)
 
 
-def _came_as_it_woke(departure: Departure, together: Together) -> bool:
+def _joined_as_coordinator_woke(departure: Departure, together: Together) -> bool:
     """Tell whether the successor joined a phase as the coordinator woke from a pause in which the session was due.
 
     The coordinator handles the request and runs the timer at the same time, and either may be first. If the phase had
-    begun before the session was due, nothing shows which one was.
+    begun before the session was due, nothing shows which of them was first.
     """
     slept, start = slept_over(departure, together.context), departure.phase.started
     if slept is None:
@@ -69,7 +70,7 @@ def may_have_expired(departure: Departure, context: JudgementContext) -> bool:
     The new coordinator may have loaded the group a little before the deposed one's last answer.
     """
     member, timeout_ms = departure.member, session_timeout_ms(departure.member, context) or 0
-    moves, fenced_ms = moves_since_heard(departure, context), member.fenced_ms
+    moves, fenced_ms = moves_since_heard(member, context), member.fenced_ms
     if _is_in_its_first_session(departure, context):
         return False
     if fenced_ms is not None and fenced_ms < departure.removed_ms:
