@@ -45,11 +45,19 @@ setup: ## Make .venv and .jars in this folder; takes a second if they are there.
 demo: setup ## Real consumers on a real broker are killed, stalled, redeployed and hung; shows the alerts
 	exec $(BIN)/group-monitor demo
 
+test: export PYTHONDONTWRITEBYTECODE := # hundreds of processes import the project; each would compile it again
 test: setup ## Run every test, in four parts side by side, so that both cores work to the end
 	logs=$$(mktemp -d)
 	slow="(e2e or spark) and not soak"
-	fast="not (e2e or spark or soak)"
-	half="tests/oracle tests/fuzz tests/properties tests/repository" # of the CPU time that the fast tests need
+	real=(tests/e2e tests/dashboards tests/streaming) # no other folder has slow tests
+	longest=(tests/oracle/test_truth.py tests/oracle/test_lives.py tests/oracle tests/streaming/serve tests/coordinator_model)
+	fast() { # two parts at a time, the longest first; each ignores the paths of the parts before it
+	  local path others=()
+	  for path in "$${longest[@]}" tests/streaming tests; do
+	    echo "$${others[@]}" "$$path"
+	    others+=("--ignore=$$path")
+	  done | LOGS=$$logs xargs -P 2 -L 1 sh -c 'nice $(BIN)/python -m pytest -m "not (e2e or spark or soak)" "$$@" > "$$LOGS/fast-$$$$" 2>&1' sh
+	}
 	parts=()
 	beside() { # NAME COMMAND …: run a part in the background
 	  "$${@:2}" < /dev/null > "$$logs/$$1" 2>&1 &
@@ -57,20 +65,19 @@ test: setup ## Run every test, in four parts side by side, so that both cores wo
 	}
 	trap 'for part in "$${parts[@]}"; do kill -- "-$${part%%:*}" 2>/dev/null || true; done; rm -rf "$$logs"' EXIT
 	set -m # each part is a process group, which the trap ends as a whole
-	beside brokers $(BIN)/python -m pytest -m "$$slow" --ignore=tests/streaming/run --durations=20
-	beside fast-1 nice $(BIN)/python -m pytest -m "$$fast" $$half
-	beside fast-2 nice $(BIN)/python -m pytest -m "$$fast" $$(printf -- "--ignore=%s " $$half)
+	beside brokers $(BIN)/python -m pytest -m "$$slow" "$${real[@]}" --ignore=tests/streaming/run --durations=20
+	beside fast fast
 	set +m
 	passed=true
 	$(BIN)/python -m pytest -m "$$slow" tests/streaming/run --durations=20 || passed=false
 	for part in "$${parts[@]}"; do
 	  wait "$${part%%:*}" || passed=false
 	  echo "== $${part#*:}"
-	  cat "$$logs/$${part#*:}"
+	  cat "$$logs/$${part#*:}"*
 	done
 	$$passed
 
-soak: setup ## Run the slowest tests: the job is killed again and again
+soak: setup ## Run the tests that are too slow for `make test`: outages, clusters of Spark, the job killed again and again
 	$(BIN)/python -m pytest -m soak
 
 lives: setup ## Compare verdicts with Kafka's own coordinator in random lives; LIVES=3000 SEED=1 KINDS=static+moves,… choose

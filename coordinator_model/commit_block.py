@@ -86,6 +86,11 @@ def key_end(joined: bytes, start: int) -> int:
     return int(topic + 2 + _LENGTH.unpack_from(joined, topic)[0] + _PARTITION.size)
 
 
+def head_of(key: bytes) -> bytes:
+    """Return the part of a complete key that holds its group. ``group_in`` reads the group from it, too."""
+    return key[: 2 + (key[0] << 8 | key[1])]
+
+
 def group_in(key: bytes) -> str:
     """Read only the group of a key, which is known to be complete."""
     return key[2 : 2 + (key[0] << 8 | key[1])].decode("utf-8", "replace")

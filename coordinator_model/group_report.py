@@ -48,9 +48,10 @@ class GroupReport:
     """Whether the group was deleted. All its incidents end then."""
     judged: JudgedBy = JudgedBy.SHARD
     """Which rules the report is about."""
-    pending: list[tuple[str, str, int]] | None = None
+    pending: Iterable[tuple[str, str, int]] | None = None
     """Only about lag: incidents that may still go on although they are not among the findings, as rule, subject and
-    instant of the last commit (milliseconds since the epoch). None: nothing is known, so no incident ends."""
+    instant of the last commit (milliseconds since the epoch). None: nothing is known, so no incident ends. It is read
+    only if the group has an open incident about lag, once for each."""
     owners: list[str] | None = None
     """Only about lag: the ids of the members that own partitions. Incidents about other members end. None: unknown."""
     holder: str = ""

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from coordinator_model.client import ShownClient, lasting_name
@@ -29,7 +30,8 @@ def partitions_of(assignment: Mapping[str, Iterable[int]]) -> list[Partition]:
 
 def unowned(wanted: Iterable[Partition], owned: Iterable[Partition]) -> list[Partition]:
     """Return the partitions that no member holds, sorted."""
-    return sorted(set(wanted).difference(owned))
+    held = owned if isinstance(owned, AbstractSet) else set(owned)
+    return sorted({place for place in wanted if place not in held})  # usually empty
 
 
 def membership(view: Mapping[str, Any]) -> Membership:

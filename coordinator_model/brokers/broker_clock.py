@@ -81,6 +81,11 @@ class BrokerClock:
     answered_ms: int = 0
     """Its last answer about the shard, whatever that answer proves."""
 
+    def is_older_than_the_hole(self, connection: str) -> bool:
+        """Tell whether a probe connection was there before the last hole: then its next probe shows what that was."""
+        since_ms = self.probed_since_ms.get(connection)
+        return since_ms is not None and since_ms <= self.silent_from_ms
+
     def progress_ms(self, hold_ms: int) -> int:
         """Return the newest line of the partition that is furthest behind, among those that it still writes to."""
         newest_ms = max(self.read_ms.values(), default=0)
@@ -139,15 +144,17 @@ class CoordinatorTracker:
 
     @property
     def hole_is_open(self) -> bool:
-        """Whether the coordinator's lines came back after a hole, and no probe has come since.
+        """Whether the coordinator's lines came back after a hole, and no probe has shown yet what the hole was.
 
-        The next probe shows whether the broker paused, or answered requests whose lines are missing. Nothing is judged
-        until then.
+        The next probe on a connection from before the hole shows whether the broker paused, or answered requests whose
+        lines are missing. One on a new connection does not: the probe may reconnect while the broker is paused. Nothing
+        is judged until then.
         """
         clock = self.brokers.get(self.coordinator or "")
-        if clock is None or not clock.probed_ms or clock.silent_to_ms <= max(clock.probed_ms.values()):
+        if clock is None or not clock.silent_to_ms or clock.line_ms - clock.silent_to_ms > PROBE_DUE_MS:
             return False
-        return clock.line_ms - clock.silent_to_ms <= PROBE_DUE_MS
+        known_ms = [at_ms for name, at_ms in clock.probed_ms.items() if clock.is_older_than_the_hole(name)]
+        return bool(known_ms) and max(known_ms) < clock.silent_to_ms
 
     @property
     def _newest_reset(self) -> TimerReset | None:
@@ -401,15 +408,15 @@ class CoordinatorTracker:
         if not self.last_answer_ms:
             self.covered_since_ms = at_ms
         else:
-            word_ms = self._last_word_ms(at_ms, thresholds)
-            low_ms = max(word_ms, self._clock(broker).refused_ms or 0)
+            word_ms, refused_ms = self._last_word_ms(at_ms, thresholds), self._clock(broker).refused_ms or 0
+            low_ms = max(word_ms, refused_ms)
             named_before_ms = self.leadership.replaced_ms - METADATA_DELAY_MS
             if broker == self.leadership.leader and not self.leadership.was_claimed(broker, named_before_ms):
                 low_ms = min(max(low_ms, named_before_ms), at_ms)
-            since_ms, before = self.coordinator_since_ms, self.brokers.get(self.coordinator or "")
+            since_ms, before = max(self.coordinator_since_ms, refused_ms), self.brokers.get(self.coordinator or "")
             word_ms = max(word_ms, before.answered_ms if before is not None else 0)
             self._open(TimerReset(low_ms, None, Cause.COORDINATOR_MOVED, broker, since_ms=since_ms, word_ms=word_ms))
-        if self.coordinator:
+        if self.coordinator and not self.has_resigned():  # a broker that has refused knows that it does not lead
             self.former.supersede(self.coordinator, at_ms)
         self.former.reinstate(broker)
         self.floor_ms = self.line_ms + self.apart_ms(broker)  # a record may be newer than its first line
@@ -429,6 +436,8 @@ class CoordinatorTracker:
         """
         leadership, before = self.leadership, self.coordinator
         another = leadership.name(event)
+        if another is None:
+            return None
         deposed = another or before is None or before in leadership.others
         if deposed and leadership.leader not in ("", before):
             return leadership.leader

@@ -45,19 +45,19 @@ class Leadership:
     """Since when metadata names a leader whose telemetry key is unknown."""
     claims: dict[str, Claim] = field(default_factory=dict)
     epoch: int = -1
-    """The leader epoch; -1: unknown."""
+    """The leader epoch, or the next one if the leader has resigned since; -1: unknown."""
     replaced_ms: int = 0
     """When metadata last named the leader before this one."""
     resigned_ms: int = 0
     """When the leader that metadata names last answered that it does not coordinate (16)."""
 
-    def name(self, event: LeaderNamed) -> bool:
-        """Apply what metadata says now. Return whether the leader has changed.
+    def name(self, event: LeaderNamed) -> bool | None:
+        """Apply what metadata says now. Return whether the leader has changed; None: the metadata is outdated.
 
-        Older metadata is ignored: it was fetched earlier, or from a broker that knows only an earlier leader epoch.
+        Outdated metadata is ignored: it was fetched earlier, or from a broker that knows only an earlier leader epoch.
         """
         if event.order_ms < self.named_ms or self._is_outdated(event):
-            return False
+            return None
         another = event.node != self.node
         if another:
             self.replaced_ms = self.named_ms
@@ -78,10 +78,17 @@ class Leadership:
         """Whether the leader seems to have no request log."""
         return self.unlogged_ms is not None and self.named_ms >= self.unlogged_ms + UNLOGGED_AFTER_MS
 
-    def resign(self, broker: str, at_ms: int) -> None:
-        """Note that a broker answered NOT_COORDINATOR (16)."""
-        if broker == self.leader:
-            self.resigned_ms = max(self.resigned_ms, at_ms)
+    def resign(self, broker: str, at_ms: int, *, had_led: bool) -> None:
+        """Note that a broker answered NOT_COORDINATOR (16).
+
+        ``had_led``: it has answered as the coordinator before, so its leader epoch is over. Otherwise metadata may have
+        named it before it knew itself that it leads.
+        """
+        if broker != self.leader:
+            return
+        if had_led and self.epoch >= 0 and self.resigned_ms <= self.named_ms:
+            self.epoch += 1
+        self.resigned_ms = max(self.resigned_ms, at_ms)
 
     def disputes(self, broker: str, proof: Proof, line_ms: int, leader_answered_ms: int) -> bool:
         """Tell whether metadata disputes an answer that only a coordinator gives. Remember a disputed answer."""

@@ -12,6 +12,7 @@ that cannot be read, and never raise.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from coordinator_model.decode.records.schema import (
     Array,
@@ -29,6 +30,10 @@ TopicPartitions = tuple[tuple[str, tuple[int, ...]], ...]
 """((topic, (partition, ...)), ...) in the order written. A member may name a topic twice."""
 ConnectorTasks = tuple[tuple[str, tuple[int, ...]], ...]
 """((connector, (task, ...)), ...); task -1 is the connector itself."""
+REMEMBERED_SUBSCRIPTIONS = 1_024
+"""How many decoded subscriptions are remembered."""
+REMEMBERED_BYTES = 1_024
+"""Larger subscriptions are not remembered: any client may send one of a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +148,11 @@ _CONNECT_ASSIGNMENT = _versions(
 
 
 def subscription(data: bytes) -> Subscription | None:
-    """Read a consumer's subscription."""
+    """Read a consumer's subscription. Members of a group nearly always send the same bytes, so they are remembered."""
+    return _remembered_subscription(data) if len(data) <= REMEMBERED_BYTES else _subscription(data)
+
+
+def _subscription(data: bytes) -> Subscription | None:
     read = _read(_SUBSCRIPTION, data)
     if read is None:
         return None
@@ -156,6 +165,9 @@ def subscription(data: bytes) -> Subscription | None:
         generation=fields.get("generationId", -1),
         rack=fields.get("rackId"),
     )
+
+
+_remembered_subscription = lru_cache(REMEMBERED_SUBSCRIPTIONS)(_subscription)
 
 
 def assignment(data: bytes) -> TopicPartitions | None:

@@ -11,9 +11,9 @@ from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.heartbeat_interval import measure_again
 from coordinator_model.replica.leave import rebalance_without
 from coordinator_model.replica.modern import derive_state
-from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.judge import judge_removals
-from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.session_timer import JudgementContext, session_timeout_ms
 from coordinator_model.states import SESSION_EXPIRED, Cause, GroupState, GroupType
 
 Heard = tuple[str, int, int | None]
@@ -22,7 +22,43 @@ Heard = tuple[str, int, int | None]
 
 def advance(replica: GroupReplica, context: JudgementContext) -> bool:
     """Write what is certain by ``context.progress_ms``, before the group is judged; return whether anything changed."""
-    return judge_removals(replica, context) | measure_again(replica, context) | prove(replica, context)
+    advanced = judge_removals(replica, context) | measure_again(replica, context) | prove(replica, context)
+    return advanced | _lose_unwritten(replica, context)
+
+
+def lost_by_ms(replica: GroupReplica, context: JudgementContext) -> int | None:
+    """Return when a generation that no record names is lost, if nothing is heard of the group until then.
+
+    As long as the coordinator goes on, the timers of the group run out. Its join phase ends at the longest rebalance
+    timeout, and the sessions of members that are not heard end, at most one after the other. When nobody is left, the
+    coordinator writes that. If it does not, another coordinator has loaded the group, though nothing showed that.
+    None: the group has written its generation, or nothing can be concluded. If the last record lists members, the next
+    coordinator lets their sessions end, and writes that.
+    """
+    rebalancing = replica.state in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
+    unwritten = replica.type is GroupType.CLASSIC and rebalancing and replica.recorded_generation is not None
+    unsure = context.by_records or context.waiting or context.stalled or not context.broker
+    if not unwritten or unsure or replica.recorded or not replica.members:
+        return None
+    members = replica.members.values()
+    heard = [(m.session_from_ms, m.joined_ms, m.synced_ms, m.claimed_ms, m.parked_heartbeat_ms) for m in members]
+    heard_ms = max(at_ms or 0 for instants in heard for at_ms in instants)
+    heard_ms = max(heard_ms, replica.state_since_ms, replica.stalled_ms or 0)
+    heard_ms = max([heard_ms, *(pending.until_ms for pending in replica.pending.values())])
+    session_ms = max(session_timeout_ms(member, context) or 0 for member in members)
+    rebalance_ms = max(member.rebalance_timeout_ms or 0 for member in members)
+    if not session_ms or not rebalance_ms:
+        return None
+    return heard_ms + 2 * (session_ms + rebalance_ms) + STALL_MS + context.thresholds.hold_ms
+
+
+def _lose_unwritten(replica: GroupReplica, context: JudgementContext) -> bool:
+    """Revert a group to its last record once its unwritten generation is lost; return whether it was reverted."""
+    lost_ms = lost_by_ms(replica, context)
+    if lost_ms is None or context.progress_ms < lost_ms or context.hole_is_open:
+        return False
+    replica.revert_to_last_record(lost_ms)
+    return True
 
 
 def conclude(

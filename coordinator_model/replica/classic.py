@@ -27,7 +27,7 @@ from coordinator_model.replica.removals.removal import (
     remove_member,
 )
 from coordinator_model.replica.returns import came_back
-from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.session_timer import JudgementContext, may_have_loaded_since
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import POLL_EXCEEDED, Cause, Evidence, GroupState, GroupType
 
@@ -77,7 +77,8 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
         member.generation = generation if context.by_records else member.generation
         if at_ms >= context.live_from_ms and (member.session_from_ms is None or not replacement):
             member.timer_reset_ms = max(member.timer_reset_ms or 0, timer_reset_ms)
-            lend_session(former.get(member.instance_id or "") if replacement else None, member)
+        if replacement:
+            lend_session(former.get(member.instance_id or ""), member, at_ms)
         came_back_if_new(replica, member)
     replica.confirm_last_record()
     _enter_recorded(replica, at_ms, downgrade=downgrade)
@@ -160,10 +161,13 @@ def member_of(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
     return member
 
 
-def lend_session(former: Member | None, successor: Member) -> None:
-    """Note that a static successor's first session in a stable group lasts as long as its predecessor's timeout."""
+def lend_session(former: Member | None, successor: Member, came_ms: int) -> None:
+    """Note that a static successor's first session in a stable group lasts as long as its predecessor's timeout.
+
+    A record of before ``live_from_ms`` shows that too: the session may still go on when telemetry begins.
+    """
     if former is not None and former.session_timeout_ms != successor.session_timeout_ms:
-        successor.lent_timeout_ms, successor.lent_from_ms = former.session_timeout_ms, successor.timer_reset_ms
+        successor.lent_timeout_ms, successor.lent_from_ms = former.session_timeout_ms, came_ms
 
 
 def came_back_if_new(replica: GroupReplica, member: Member) -> None:
@@ -273,15 +277,29 @@ def owe(member: Member, since_ms: int) -> None:
         member.owes_since_ms = since_ms
 
 
+def owe_sync(replica: GroupReplica, event: JoinAnswered) -> None:
+    """Note that a classic member of a KIP-848 group has to sync: its timer starts as its JoinGroup is answered.
+
+    Such an answer names no leader. If the JoinGroup waited for a write, the group may have become classic meanwhile.
+    The timer runs on, and removes the member if the group is a KIP-848 group when it runs out
+    (``GroupMetadataManager.classicGroupJoinToConsumerGroup``).
+    """
+    member = replica.members.get(event.member_id)
+    if member is not None and not event.leader and event.answer_ms >= (member.synced_ms or 0):
+        member.owes_since_ms, member.may_owe_since_ms = event.answer_ms, []
+
+
 def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat) -> None:
     """Apply a refused heartbeat: 25 shows that the member was gone by then.
 
     A 22 for the newest generation, from a broker that did not announce it, shows that this broker has loaded the log,
-    which lacks the generation.
+    which lacks the generation. From the broker that announced it, it shows that a later generation has been formed.
     """
     announced_elsewhere = replica.announced_by not in ("", event.broker) and event.generation == replica.generation
     if event.error == ILLEGAL_GENERATION and announced_elsewhere and event.applied_ms > replica.generation_since_ms:
         replica.revert_to_last_record(event.applied_ms)
+    elif event.error == ILLEGAL_GENERATION and _outlived_the_phase(replica, member, event):
+        join_phase.note_ended(replica, event.member_id)
     if event.error != UNKNOWN_MEMBER_ID:
         return
     if member is not None:
@@ -289,6 +307,14 @@ def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat) -> 
     for departure in replica.departures:
         if departure.member.member_id == event.member_id and departure.member.unknown_ms is None:
             departure.member.unknown_ms = event.applied_ms
+
+
+def _outlived_the_phase(replica: GroupReplica, member: Member | None, event: Heartbeat) -> bool:
+    """Tell whether a heartbeat answered 22 is of a static member that was kept as the current join phase ended."""
+    static = member is not None and member.instance_id is not None and member.unknown_ms is None
+    rebalances = replica.type is GroupType.CLASSIC and replica.state is GroupState.PREPARING_REBALANCE
+    since = event.applied_ms > replica.phase.began_after_ms and event.generation == replica.generation
+    return static and rebalances and since
 
 
 def _unknown_member(replica: GroupReplica, member: Member, generation: int, at_ms: int) -> None:
@@ -359,6 +385,8 @@ def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, context: Jud
     behind = replica.state in (GroupState.PREPARING_REBALANCE, GroupState.EMPTY, GroupState.UNKNOWN)
     if behind and event.applied_ms > replica.state_since_ms:
         # a heartbeat is answered 0 only in CompletingRebalance and Stable: a new coordinator fell back to its log
+        if replica.recorded_generation == event.generation and may_have_loaded_since(replica.state_since_ms, context):
+            replica.revert_to_last_record(event.applied_ms)
         replica.enter(StateEvent.HEARTBEAT_ACCEPTED, event.applied_ms)
     if replica.state is GroupState.STABLE:
         replica.stable_seen_ms = event.applied_ms

@@ -12,7 +12,13 @@ from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.ended_phase import phase_limit_ms
 from coordinator_model.replica.removals.removal import remove_member, withdraw
-from coordinator_model.replica.session_timer import JudgementContext, latest_session, session_timeout_ms, unheard_since
+from coordinator_model.replica.session_timer import (
+    JudgementContext,
+    latest_session,
+    moves_since_heard,
+    session_timeout_ms,
+    unheard_since,
+)
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import GroupType
 
@@ -47,10 +53,11 @@ def dismiss_unconverted(replica: GroupReplica, now_ms: int, context: JudgementCo
     The coordinator names all members that it has. A classic group writes a removal only at the end of the rebalance, so
     a member may have been removed before the upgrade. That is the case if its session had ended by then, if the
     coordinator no longer knew it (25), or if the join phase had ended: then its removal is noted. Any other member was
-    only in the replica by mistake.
+    only in the replica by mistake. If the coordinator's lines have just come back after a hole, this waits until it is
+    known whether the coordinator was paused: a session may have ended as it woke, just before the upgrade.
     """
     upgraded_ms = replica.state_since_ms
-    if replica.type not in PROTOCOL_TYPES or now_ms <= upgraded_ms:
+    if replica.type not in PROTOCOL_TYPES or now_ms <= upgraded_ms or context.hole_is_open:
         return
     unnamed, replica.unconverted = replica.unconverted, []
     named = replica.members
@@ -65,13 +72,16 @@ def dismiss_unconverted(replica: GroupReplica, now_ms: int, context: JudgementCo
 def _had_gone(member: Member, upgraded_ms: int, context: JudgementContext) -> bool:
     """Tell whether a member's session had ended by the upgrade, or its coordinator no longer knew it (25).
 
-    A session that was due while the coordinator was paused ends as it wakes, which may be just before the upgrade.
+    A session that was due while the coordinator was paused ends as it wakes, which may be just before the upgrade. A
+    coordinator that has loaded the group since the member was heard had it from the log, so it was removed since.
     """
     session, timeout_ms = latest_session(member, context), session_timeout_ms(member, context)
     if member.unknown_ms is not None or (session is not None and session.end_ms <= upgraded_ms):
         return True
     if member.session_from_ms is None or timeout_ms is None:
         return False
+    if moves_since_heard(member, context):
+        return True
     due_ms = member.session_from_ms + timeout_ms
     return due_ms <= upgraded_ms and any(p.sleeps_at(due_ms) for p in unheard_since(member, context.timer_resets))
 

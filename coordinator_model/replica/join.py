@@ -6,7 +6,7 @@ only its answer was lost.
 """
 
 from coordinator_model.events import JoinAnswered
-from coordinator_model.replica import join_lines, rolled_back_replacement
+from coordinator_model.replica import join_lines, recorded, rolled_back_replacement
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL
 from coordinator_model.replica.classic import (
     FENCED_INSTANCE_ID,
@@ -19,6 +19,7 @@ from coordinator_model.replica.classic import (
     lend_session,
     member_of,
     note_fenced,
+    owe_sync,
     poll_departure,
     prepare_rebalance,
 )
@@ -47,6 +48,7 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
     if event.error != 0:
         _refused(replica, event, context)
         return
+    owe_sync(replica, event)
     if _is_late(replica, event) or _is_of_a_deposed_coordinator(replica, event):
         return
     join_lines.note_seen(replica, event.generation)
@@ -58,6 +60,7 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
         _end_phase(replica, event, context)
     if event.generation == replica.generation:
+        join_phase.note_join_as_it_moved(replica, event, context)
         join_phase.note_sign(replica, event.generation, event.arrival_ms, event.member_id)
         join_phase.note_join(replica, event)
     replica.pending.pop(event.member_id, None)
@@ -74,12 +77,14 @@ def _is_late(replica: GroupReplica, event: JoinAnswered) -> bool:
     """Tell whether an answer is a late line of an earlier generation.
 
     In a KIP-848 group each member has an epoch of its own, which is lower than the group's until the next assignment
-    is computed. So only a later epoch of the same member shows that the line is late.
+    is computed. So only a later epoch of the same member shows that the line is late. Its answers name no leader. In a
+    classic group such an answer is of the KIP-848 group that it was before.
     """
     if replica.type is GroupType.CONSUMER:
         member = replica.members.get(event.member_id)
         return member is not None and event.generation < (member.generation or 0)
-    return event.generation < replica.generation and event.answer_ms <= replica.generation_since_ms
+    before = event.answer_ms <= replica.generation_since_ms or not event.leader
+    return event.generation < replica.generation and before
 
 
 def _end_phase(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
@@ -169,7 +174,7 @@ def _was_removed_as_it_waited(replica: GroupReplica, event: JoinAnswered) -> boo
     """Tell whether a member of a KIP-848 group was removed or replaced while its JoinGroup waited for a write."""
     gone_ms = [d.removed_ms for d in replica.departures if d.member.member_id == event.member_id]
     gone_ms += [leave.applied_ms for leave in replica.leaves if leave.member.member_id == event.member_id]
-    gone = any(event.arrival_ms <= at_ms <= event.answer_ms for at_ms in gone_ms)
+    gone = event.generation < replica.generation or any(event.arrival_ms <= ms <= event.answer_ms for ms in gone_ms)
     return gone and replica.type is GroupType.CONSUMER and event.member_id not in replica.members
 
 
@@ -180,10 +185,8 @@ def _let_in(replica: GroupReplica, event: JoinAnswered, context: JudgementContex
     member = member_of(replica, event.member_id, event.answer_ms)
     if member.generation != event.generation or replica.type is GroupType.CONSUMER:
         member.timer_reset_ms = max(member.timer_reset_ms or 0, _applied_ms(replica, event))
-    if replica.type is GroupType.CONSUMER:
-        member.owes_since_ms, member.may_owe_since_ms = event.answer_ms, []
     if former and _is_into_a_stable_group(replica, event):
-        lend_session(former[0], member)
+        lend_session(former[0], member, event.arrival_ms)
     has_synced = member.generation == event.generation and event.answer_ms < (member.synced_ms or 0)
     member.generation, member.awaiting_sync = event.generation, not has_synced  # a line sent twice may be late
     member.streams = replica.protocol == STREAMS_PROTOCOL
@@ -317,8 +320,8 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
         replica.unanswered_joins[event.instance_id or event.client_id] = UnansweredJoin(
             event.session_timeout_ms, event.rebalance_timeout_ms, event.instance_id, event.client_id, event.client_host
         )
-    if replica.type is GroupType.CONSUMER:
-        return  # such a group has no join phase
+    if replica.type is GroupType.CONSUMER or recorded.was_written_by_another(replica, event.broker, context):
+        return  # a KIP-848 group has no join phase, and in that of a deposed coordinator nobody joins the group
     if replica.state is GroupState.PREPARING_REBALANCE:
         join_phase.note_sign(replica, replica.generation + 1, event.arrival_ms, _asker(event))
         _replace_in_phase(replica, event, former, context)
@@ -373,8 +376,8 @@ def _is_announced_again(replica: GroupReplica, event: JoinAnswered, context: Jud
     A coordinator that loads the log continues with the generation of the last record
     (``GroupMetadataManager.onLoaded``): it announces the next ones, or answers with the recorded one itself.
     """
-    recorded = replica.recorded_generation
-    if recorded is None or not recorded <= event.generation <= replica.generation or recorded == replica.generation:
+    written = replica.recorded_generation
+    if written is None or not written <= event.generation <= replica.generation or written == replica.generation:
         return False
     member = replica.members.get(event.member_id)
     restarted = any(reset.low_ms >= replica.generation_since_ms for reset in context.timer_resets)

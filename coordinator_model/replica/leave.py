@@ -7,7 +7,7 @@ from coordinator_model.events import LeaveAnswered
 from coordinator_model.replica.classic import STALLED_WRITE, UNKNOWN_MEMBER_ID, poll_departure, prepare_rebalance
 from coordinator_model.replica.group import GroupReplica, Leave
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.removals.leaves import is_known_leave, leave_cause, remember_leave
+from coordinator_model.replica.removals.leaves import CUT_MS, is_known_leave, leave_cause, remember_leave
 from coordinator_model.replica.removals.removal import add_departure, explain_by_leave, remove_member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.replica.transitions import StateEvent
@@ -36,7 +36,7 @@ def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext
     if cause is Cause.POLL_INTERVAL and event.applied_ms >= context.live_from_ms:
         add_departure(replica, poll_departure(left, replica, context, Evidence.OBSERVED, event.applied_ms))
     is_current = replica.type is GroupType.CLASSIC and event.applied_ms >= replica.state_since_ms
-    if is_current and not _is_unlisted(replica, member):
+    if is_current and not _left_before(replica, member, event.applied_ms):
         rebalance_without(replica, member, event.applied_ms)
 
 
@@ -55,9 +55,14 @@ def _not_in_the_generation(replica: GroupReplica, event: LeaveAnswered, context:
         remove_member(replica, member, since_ms, context, event.broker)
 
 
-def _is_unlisted(replica: GroupReplica, member: Member) -> bool:
-    """Tell whether the member list of the current generation lacks a member: it left earlier, in the join phase."""
-    return replica.listed_generation == replica.generation and (member.generation or 0) < replica.generation
+def _left_before(replica: GroupReplica, member: Member, at_ms: int) -> bool:
+    """Tell whether a member left in the join phase before the current generation, whose member list lacks it.
+
+    If no list was seen yet, a leave at the instant of the announcement shows that, too: it ended the phase. The
+    instants of the two may be some milliseconds apart (``CUT_MS``).
+    """
+    listed, ended = replica.listed_generation == replica.generation, at_ms <= replica.generation_since_ms + CUT_MS
+    return (listed or ended) and (member.generation or 0) < replica.generation
 
 
 def _leaver(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext, *, lost: bool) -> Member | None:

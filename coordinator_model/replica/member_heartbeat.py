@@ -75,8 +75,8 @@ def _still_here(replica: GroupReplica, event: ConsumerHeartbeat, context: Judgem
     member = replica.members.get(event.member_id)
     if event.request_epoch == 0:  # its record came first, so the member is there already
         _come_back_after_poll(replica, event, context)
-    if member is None and is_gone(replica, event.member_id, event.applied_ms):
-        return  # a late line: its member has been removed since
+    if member is None and (event.epoch < replica.generation or is_gone(replica, event.member_id, event.applied_ms)):
+        return  # a late line: its member has been removed since, which raises the group's epoch
     member = member or modern_member(replica, event.member_id, event.applied_ms)
     record_heartbeat(member, event.applied_ms)
     member.client_id, member.client_host = event.client_id, event.client_host

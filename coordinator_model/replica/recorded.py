@@ -6,6 +6,7 @@ from typing import Any
 from coordinator_model.client import on_host, who
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
+from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import GroupState
 
 
@@ -83,3 +84,14 @@ def counts_from_the_log(replica: GroupReplica, value: dict[str, Any]) -> bool:
     joined = [member for member in replica.members.values() if member.generation == generation > recorded]
     lacking = [member for member in joined if member.member_id not in listed and member.instance_id not in instances]
     return generation < replica.generation or bool(lacking)
+
+
+def was_written_by_another(replica: GroupReplica, broker: str, context: JudgementContext) -> bool:
+    """Tell whether another broker has announced and written the generation since the coordinator loaded the group.
+
+    Then the coordinator is deposed, though nobody has said so: metadata still names it. It knows an earlier generation.
+    """
+    elsewhere = replica.announced_by not in ("", broker) and replica.recorded_generation is None
+    loads = (reset for reset in context.timer_resets if reset.may_load)
+    since = (r for r in loads if r.high_ms is None or r.high_ms > replica.generation_since_ms)
+    return broker == context.broker and elsewhere and next(since, None) is None

@@ -1,8 +1,8 @@
 """Applies events to a group's replica, for the live run, after a restart, in the replay command and in the tests.
 
-Every event goes through ``replay``, with three exceptions. ``plain_heartbeat`` applies a heartbeat that only restarts
-its member's session timer: then the group need not be judged. ``disputed_heartbeat`` and ``deposed_leave`` apply what
-was accepted by a broker that may not be the coordinator.
+Every event goes through ``replay``, with four exceptions. ``plain_heartbeat`` applies a heartbeat that only restarts
+its member's session timer: then the group need not be judged. ``disputed_heartbeat``, ``deposed_leave`` and
+``deposed_sync`` apply what was accepted by a broker that may not be the coordinator.
 """
 
 from typing import NamedTuple, assert_never
@@ -49,7 +49,7 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import GroupState, GroupType
 
-__all__ = ["GroupEvent", "Heard", "deposed_leave", "disputed_heartbeat", "plain_heartbeat", "replay"]
+__all__ = ["GroupEvent", "Heard", "deposed_leave", "deposed_sync", "disputed_heartbeat", "plain_heartbeat", "replay"]
 
 GroupEvent = (
     RecordRead
@@ -131,6 +131,20 @@ def deposed_leave(replica: GroupReplica, event: LeaveAnswered, context: Judgemen
         leave.leave(replica, event, context)
     elif event.member_id in replica.members:
         remember_undelivered(replica, event.member_id, event.applied_ms)
+
+
+def deposed_sync(replica: GroupReplica, event: SyncAnswered) -> None:
+    """Note who wrote the record of a generation: a deposed coordinator has accepted the leader's assignment for it.
+
+    That is answered 0 only once the record is in the log (``GroupMetadataManager.classicGroupSync``), so the broker was
+    still the coordinator: only its clock is ahead of metadata. The next coordinator loaded the group after that record.
+    """
+    ended = replica.phase.ended
+    if ended is None or replica.state is not GroupState.STABLE or event.generation != ended.generation:
+        return
+    for phase in replica.ended_phases:
+        if phase.ended == ended:
+            phase.written_by = event.broker
 
 
 def _apply(replica: GroupReplica, event: GroupEvent, context: JudgementContext) -> None:

@@ -184,7 +184,9 @@ def _heard_from_ms(reset: TimerReset) -> float:
         unheard = reset.blind_ms is not None or reset.cause is Cause.COORDINATOR_MOVED
         return inf if unheard else reset.low_ms
     word_ms = reset.word_ms if reset.word_ms < reset.high_ms else 0
-    return max(reset.low_ms, word_ms, reset.high_ms - FIRST_ANSWER_MS)
+    # a broker that may be loading accepts any heartbeat, until its first certain answer
+    first_ms = reset.high_ms - (FIRST_ANSWER_MS if reset.blind_ms is None else 0)
+    return max(reset.low_ms, word_ms, first_ms)
 
 
 def latest_session(member: Member, context: JudgementContext) -> Session | None:
@@ -293,9 +295,8 @@ def latest_deadline_ms(departure: Departure, context: JudgementContext) -> int |
 def deadlines(departure: Departure, context: JudgementContext) -> list[Span]:
     """Return the spans in which a departed member's session can have ended.
 
-    A timer that is due while the coordinator is paused runs when the coordinator wakes. A removal before that came from
-    a timer that was not delayed. The record of the removal may be older than the first line after the pause: then the
-    coordinator was awake by the time of the record.
+    A timer that is due while the coordinator is paused runs when the coordinator wakes. If the record of the removal is
+    older than the first line after the pause, the coordinator was awake by the time of the record.
 
     A timer that was due before the member's last touch did not run: otherwise the commit would have been refused, or
     the heartbeat answered 25. That also holds for a coordinator that woke and took the commit before it ran its timers.
@@ -304,7 +305,7 @@ def deadlines(departure: Departure, context: JudgementContext) -> list[Span]:
     ends = _due(departure, context)
     ends = [span for span in ends if span[1] >= touched_ms] or ends
     for pause in unheard_since(departure.member, context.timer_resets):
-        if pause.woke_ms is not None and pause.woke_ms <= removed_ms + AWAKE_BEFORE_LINE_MS:
+        if pause.woke_ms is not None and _is_over(pause, removed_ms):
             woke_ms, at_once = min(pause.woke_ms, removed_ms), departure.member.in_kip848_group
             ends = [_moved_to_waking(span, pause, woke_ms, told_at_once=at_once) for span in ends]
     return ends
@@ -457,15 +458,26 @@ def slept_over(departure: Departure, context: JudgementContext) -> tuple[TimerRe
     due_ms = max((last_ms for _, last_ms, _ in _due(departure, context)), default=None)
     if due_ms is None:
         return None
-    pauses = unheard_since(departure.member, context.timer_resets)
-    at_once = departure.member.in_kip848_group
+    removed_ms, at_once = departure.removed_ms, departure.member.in_kip848_group
+    pauses = (p for p in unheard_since(departure.member, context.timer_resets) if _is_over(p, removed_ms))
     return next(((pause, due_ms) for pause in pauses if pause.sleeps_at(due_ms, told_at_once=at_once)), None)
 
 
-def when_awake_ms(due_ms: int, context: JudgementContext, *, told_at_once: bool) -> int:
-    """Return when a timer ran: if it was due while the coordinator was paused, when the coordinator woke."""
-    pauses = (r for r in context.timer_resets if r.sleeps_at(due_ms, told_at_once=told_at_once))
-    return next((pause.woke_ms or due_ms for pause in pauses), due_ms)
+def when_awake_ms(due_ms: int, context: JudgementContext, *, written_ms: int | None = None) -> int:
+    """Return when a timer ran: if it was due while the coordinator was paused, when the coordinator woke.
+
+    ``written_ms``: when a KIP-848 group wrote the removal. It does that at once, so the coordinator was awake then.
+    """
+    pauses = (p for p in context.timer_resets if p.sleeps_at(due_ms, told_at_once=written_ms is not None))
+    return next((p.woke_ms or due_ms for p in pauses if written_ms is None or _is_over(p, written_ms)), due_ms)
+
+
+def _is_over(pause: TimerReset, removed_ms: int) -> bool:
+    """Tell whether a pause of the coordinator was over by a removal. If not, it delayed none of the timers until then.
+
+    The record of the removal may be older than the first line after the pause.
+    """
+    return pause.woke_ms is not None and pause.woke_ms <= removed_ms + AWAKE_BEFORE_LINE_MS
 
 
 def _moved_to_waking(span: Span, pause: TimerReset, woke_ms: int, *, told_at_once: bool) -> Span:

@@ -4,7 +4,7 @@ The number of partitions of a topic is not in ``__consumer_offsets``, so ``run``
 if that number is not known. A group is not judged if no member owns a partition of any of its topics by name.
 """
 
-from coordinator_model.membership import Partition, partitions_of, unowned
+from coordinator_model.membership import Partition, unowned
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import MAX_PARTITIONS_NAMED, NOTHING, Finding, Verdict, about_group
@@ -64,4 +64,5 @@ def unowned_partitions(replica: GroupReplica, context: JudgementContext) -> list
         return []  # not all assigned partitions are kept, so an owner may be missing
     if not wanted & {topic for topic, _ in owned}:
         return []  # nothing is assigned, or topics are known by id only
-    return unowned(partitions_of({topic: range(context.topic_partitions.get(topic, 0)) for topic in wanted}), owned)
+    places = ((topic, number) for topic in wanted for number in range(context.topic_partitions.get(topic, 0)))
+    return unowned(places, owned)

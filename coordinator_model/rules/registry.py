@@ -74,7 +74,8 @@ class Line(NamedTuple):
 
 REGISTRY = (
     Line(departed.SESSION_EXPIRED, departure=departed.judge, member=session.judge),
-    Line(session.SESSION_AT_RISK, member=session.judge),
+    # session.py judges session-expired as well: by the timer, and until the removal is judged
+    Line(session.SESSION_AT_RISK, departure=session.judge_unjudged, member=session.judge),
     Line(departed.POLL_EXCEEDED, departure=departed.judge, polls=departed.judge_poll),
     Line(polling.STATIC_MEMBER_STUCK, polls=polling.static_stuck),
     Line(polling.POLL_AT_RISK, polls=polling.at_risk),

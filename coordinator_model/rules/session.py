@@ -11,9 +11,9 @@ passed. The timer gives the verdict only if all of this holds, so that nothing e
   replicas of a partition stall, the broker still sends them, but the answers to heartbeats are parked.
 - A heartbeat arrived after the deadline: its broker was still the coordinator then (decision 0017).
 
-The verdict stands until the member is heard or its removal is known. A KIP-848 group writes a member's removal at once,
-so only that record decides, or an answer 25 that no record follows. Only the removal decides, too, if lines are missing
-from the time of the silence.
+The verdict stands until the member is heard or its removal is judged. A KIP-848 group writes a member's removal at
+once, so only that record decides, or an answer 25 that no record follows. Only the removal decides, too, if lines are
+missing from the time of the silence.
 
 If no other heartbeat comes, the verdict waits for one, and the group is not judged again in the meantime: the shard may
 have moved to a broker without a request log. After ``settled_after_ms`` it is no longer known whether the member is at
@@ -28,7 +28,7 @@ from coordinator_model.replica import join_lines
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.refusals import refused_as_member
-from coordinator_model.replica.removals.departure import STALL_MS
+from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.ended_phase import sync_timeout_ms
 from coordinator_model.replica.removals.phases import PhaseStart
 from coordinator_model.replica.removals.session_end import own_cause
@@ -46,7 +46,7 @@ from coordinator_model.replica.session_timer import (
     unseen_from_ms,
 )
 from coordinator_model.rules.departed import SESSION_EXPIRED
-from coordinator_model.rules.findings import Finding, Verdict, about_member, name_of
+from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_member, name_of
 from coordinator_model.rules.rule import Rule
 from coordinator_model.rules.streams import STREAMS_SEVERITY, is_streams
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType, Severity
@@ -101,6 +101,14 @@ def judge(replica: GroupReplica, member: Member, context: JudgementContext) -> V
     if context.progress_ms >= risk_ms:
         return Verdict(_at_risk(replica, member, context, base_ms, timeout_ms), verdict_ms)
     return Verdict(None, risk_ms)
+
+
+def judge_unjudged(replica: GroupReplica, departure: Departure, context: JudgementContext) -> Verdict:
+    """Repeat the timer's verdict about a member that is gone, until its removal is judged."""
+    member, timeout_ms = departure.member, session_timeout_ms(departure.member, context)
+    if departure.judged or departure.rule is None or member.verdict_ms is None or timeout_ms is None:
+        return NOTHING
+    return Verdict(_expired(replica, member, context, member.verdict_ms, timeout_ms), None)
 
 
 def _past_deadline(
@@ -248,11 +256,12 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     if context.hole_is_open or context.progress_ms < verdict_ms:
         return Verdict(None, verdict_ms)
     resets = unheard_since(member, context.timer_resets)
-    if _only_its_session_ended(replica, member, resets, gone_ms) and not _is_dated(resets):
-        return Verdict(_lost_by_the_next(replica, member, context, resets[0], gone_ms, timeout_ms), None)
     pause = resets[0] if len(resets) == 1 and resets[0].woke_ms is not None else None
     session = latest_session(member, context if pause is None else context._replace(timer_resets=()))
-    if session is None or session.end_ms > gone_ms or may_miss_lines(context.blind, session.start_ms, verdict_ms):
+    ended = session is not None and session.end_ms <= gone_ms
+    if _only_its_session_ended(replica, member, resets, gone_ms) and not (ended and _is_dated(resets)):
+        return Verdict(_lost_by_the_next(replica, member, context, resets[0], gone_ms, timeout_ms), None)
+    if session is None or not ended or may_miss_lines(context.blind, session.start_ms, verdict_ms):
         return Verdict(None, None)
     if resets and pause is None and not (_is_dated(resets) and _was_loaded(replica, member)):
         return Verdict(None, None)  # the removal will date the end of the session better
@@ -287,8 +296,9 @@ def _only_its_session_ended(replica: GroupReplica, member: Member, resets: Seque
 def _lost_by_the_next(
     replica: GroupReplica, member: Member, context: JudgementContext, move: TimerReset, gone_ms: int, timeout_ms: int
 ) -> Finding | None:
-    """Return the end of a session that restarted at a load of unknown date, with the interval in which it ended."""
-    loads_ms = max(move.since_ms or move.low_ms, member.joined_ms or 0, blindly_heard_ms(member, move))
+    """Return the end of a session that restarted at a load that is not dated exactly, and the interval of that end."""
+    first_ms = move.low_ms if _is_dated([move]) else move.since_ms or move.low_ms
+    loads_ms = max(first_ms, member.joined_ms or 0, blindly_heard_ms(member, move))
     if loads_ms + timeout_ms > gone_ms or may_miss_lines(context.blind, member.session_from_ms or 0, gone_ms):
         return None
     deadline_ms = min(max(loads_ms, move.high_ms or 0) + timeout_ms, gone_ms)

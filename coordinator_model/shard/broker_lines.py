@@ -6,7 +6,7 @@ answer that metadata disputes is applied, but it moves no clock.
 
 from coordinator_model.brokers.blindness import CLOCK_STEPPED
 from coordinator_model.brokers.broker_clock import CoordinatorTracker
-from coordinator_model.brokers.coordinator_check import NOT_COORDINATOR, Proof, proof
+from coordinator_model.brokers.coordinator_check import COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, Proof, proof
 from coordinator_model.brokers.line_clocks import Step
 from coordinator_model.events import (
     Answer,
@@ -76,8 +76,7 @@ class BrokerLines:
     def _answer(self, event: Answer) -> None:
         """Apply a request that a broker has answered."""
         at_ms, thresholds = event.order_ms, self._groups.settings.thresholds
-        remote_ms = event.remote_ms if isinstance(event, Heartbeat | ConsumerHeartbeat) else parked_ms(event)
-        proven = proof(event, remote_ms, thresholds.stalled_write_ms)
+        proven = self._proof(event)
         if self._was_elected_again(event):
             self._clock.former.reinstate(event.broker)
         if proven is not Proof.REFUSES and self._clock.is_deposed(event.broker, at_ms, thresholds):
@@ -85,7 +84,8 @@ class BrokerLines:
             return
         if event.error == NOT_COORDINATOR and event.broker == self._clock.coordinator:
             self._clock.former.clear()
-            self._clock.leadership.resign(event.broker, at_ms)
+            had_led = self._clock.last_answer_ms >= self._clock.coordinator_since_ms
+            self._clock.leadership.resign(event.broker, at_ms, had_led=had_led)
         if self._clock.disputed(event.broker, proven, at_ms):
             self._disputed(event)
             return
@@ -105,8 +105,18 @@ class BrokerLines:
                 return  # it was not on the fast path only because a verdict was due first
         self._events.apply(event)
 
+    def _proof(self, event: Answer) -> Proof:
+        """Return what an answer proves about its broker.
+
+        Only the coordinator writes. So a 15 behind a stalled write shows which broker that is, if none is known yet.
+        """
+        remote_ms = event.remote_ms if isinstance(event, Heartbeat | ConsumerHeartbeat) else parked_ms(event)
+        proven = proof(event, remote_ms, self._groups.settings.thresholds.stalled_write_ms)
+        stalled = event.error == COORDINATOR_NOT_AVAILABLE and proven is Proof.NOTHING
+        return Proof.COORDINATES if stalled and self._clock.coordinator is None else proven
+
     def _deposed(self, event: Answer, proven: Proof) -> None:
-        """Count an answer of a deposed coordinator. Only a leave is also applied.
+        """Count an answer of a deposed coordinator. Only a leave and a leader's SyncGroup are also applied.
 
         A KIP-848 leave is answered 0 only once its records are in the log
         (``CoordinatorRuntime.CoordinatorWriteEvent``), so its broker was still the coordinator, whatever its clock or
@@ -117,6 +127,8 @@ class BrokerLines:
             self._clock.former.announce(event.broker, event.group, event.generation, event.arrival_ms)
         if isinstance(event, LeaveAnswered) and not event.error:
             self._events.left_deposed(event)
+        if isinstance(event, SyncAnswered) and event.from_leader and not event.error:
+            self._events.synced_deposed(event)
         left = isinstance(event, ConsumerHeartbeat) and event.request_epoch < 0
         if left and (proven is Proof.NOTHING or event.error == 0):
             self._events.apply(event)

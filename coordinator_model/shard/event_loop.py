@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
 
-from coordinator_model.commit_block import group_in
+from coordinator_model.commit_block import group_in, head_of
 from coordinator_model.events import (
     FAR_MS,
     RECORD_RANK,
@@ -68,7 +68,9 @@ class EventLoop:
         ended = {record.group for record in records if record.value is None}
         ended |= {group_in(key) for _, _, key, gone in part.commits[:old] if gone}
         begun = {record.group for record in records} - ended - {*self._groups.group_store.names()}
-        telling = [row for row in part.commits[:old] if group_in(row[2]) not in begun]
+        heads = [head_of(key) for _, _, key, _ in part.commits[:old]]
+        begun_heads = {head for head in set(heads) if group_in(head) in begun}
+        telling = [row for row, head in zip(part.commits[:old], heads, strict=True) if head not in begun_heads]
         return telling + part.commits[old:]
 
     def _take_heartbeats(self, beats: HeartbeatBlock, rows: Iterator[FastRow], start: int, end: int) -> int:

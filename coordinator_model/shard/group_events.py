@@ -20,12 +20,20 @@ from coordinator_model.events import (
     LeaveAnswered,
     OffsetCommitted,
     RecordRead,
+    SyncAnswered,
 )
 from coordinator_model.replica.admission import UNKNOWN_GROUP, why_not
 from coordinator_model.replica.advance import take_heartbeats, take_over
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.refusals import JOIN_REFUSALS, counts_to_report, is_idle
-from coordinator_model.replica.replay import GroupEvent, deposed_leave, disputed_heartbeat, plain_heartbeat, replay
+from coordinator_model.replica.replay import (
+    GroupEvent,
+    deposed_leave,
+    deposed_sync,
+    disputed_heartbeat,
+    plain_heartbeat,
+    replay,
+)
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.registry import HEARTBEAT_RULES
 from coordinator_model.rules.session import judge
@@ -120,7 +128,13 @@ class GroupEvents:
             event, lambda replica: deposed_leave(replica, event, self._groups.context(event.group, progress_ms))
         )
 
-    def _apply_to_known(self, event: Heartbeat | LeaveAnswered, apply: Callable[[GroupReplica], None]) -> None:
+    def synced_deposed(self, event: SyncAnswered) -> None:
+        """Apply a leader's SyncGroup that a deposed coordinator accepted."""
+        self._apply_to_known(event, lambda replica: deposed_sync(replica, event))
+
+    def _apply_to_known(
+        self, event: Heartbeat | LeaveAnswered | SyncAnswered, apply: Callable[[GroupReplica], None]
+    ) -> None:
         """Apply an event of a broker that may not be the coordinator, if its group is known, and evaluate the group."""
         group, progress_ms = event.group, self._groups.clock.progress_ms
         if group not in self._groups.group_store:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from coordinator_model.events import FAR_MS
-from coordinator_model.replica.advance import advance, conclude, end_if_tombstoned
+from coordinator_model.replica.advance import advance, conclude, end_if_tombstoned, lost_by_ms
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.replay import GroupEvent
 from coordinator_model.replica.session_timer import JudgementContext, is_heard
@@ -49,8 +49,11 @@ class GroupJudgement:
         """Evaluate a group, report its findings if they changed, and note when to look again."""
         group = replica.group
         context = self._groups.context(group, progress_ms)
+        before = replica.state
         if advance(replica, context):
             self._groups.group_store.touch(group)
+        if replica.state is not before:
+            self._groups.changed.add(group)
         evaluation = evaluate(replica, context)
         findings = [f for f in evaluation.findings if f.at_ms >= self._groups.settings.live_from_ms]
         self._brokers.report(self._groups.memory.watch.attribute(findings))
@@ -60,7 +63,7 @@ class GroupJudgement:
         self._tell(replica, context, findings, at_ms=max(at_ms, progress_ms), ended=ended)
         waits = {m.subject for m in replica.members.values() if not is_heard(m, context.timer_resets)}
         self._groups.heartbeat_table.copy_from(replica, evaluation.member_due_ms, need_heartbeats(findings) | waits)
-        self._note_next_look(replica, evaluation)
+        self._note_next_look(replica, evaluation, context)
         if replica.deleted:
             self._groups.keep_only_incarnation(group)
 
@@ -110,14 +113,14 @@ class GroupJudgement:
         self._tell(replica, context, known, at_ms=at_ms, ended=ended)
         return FAR_MS if evaluation.due_ms is None else evaluation.due_ms
 
-    def _note_next_look(self, replica: GroupReplica, evaluation: Evaluation) -> None:
+    def _note_next_look(self, replica: GroupReplica, evaluation: Evaluation, context: JudgementContext) -> None:
         """Note when to look at a group again, or which proof its verdict waits for."""
         group, proven_ms = replica.group, None
         if evaluation.proof_ms is not None:
             proven_ms = self._groups.clock.proven_ms(evaluation.proof_ms, self._groups.thresholds_of(group).grace_ms)
         # A group that ends is due at its tombstone's instant: later records do not belong to the tombstone's write.
-        ending_ms = FAR_MS if replica.ending_ms is None else replica.ending_ms
-        self._groups.agenda.note_look(group, evaluation, ending_ms, proven_ms)
+        due_ms = lost_by_ms(replica, context) if replica.ending_ms is None else replica.ending_ms
+        self._groups.agenda.note_look(group, evaluation, FAR_MS if due_ms is None else due_ms, proven_ms)
 
     @contextmanager
     def isolated(self, group: str, at_ms: int, event: GroupEvent | None = None) -> Iterator[None]:

@@ -5,7 +5,7 @@ They wait in the memory for ``hold_ms`` at most, and are applied with the next b
 
 from bisect import bisect_right
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from operator import attrgetter, itemgetter
 
 from coordinator_model.brokers.line_clocks import Step
@@ -36,10 +36,12 @@ def joined(  # the kinds of events
     rows = sorted(memory.held_commits + commits)
     memory.held, memory.held_heartbeats, memory.held_commits = [], NO_HEARTBEATS, []
     events = sorted(others, key=order)
-    moved = moved_ahead([event for event in events if type(event) is RecordRead], hold_ms)
+    records = [event for event in events if type(event) is RecordRead]
+    moved = moved_ahead(records, hold_ms)
     if moved:
         events.sort(key=lambda event: applied_at(event, moved))
-    return Part(step, heartbeats, events, rows, moved)
+    written_ms = [(record.offset, moved.get(record.offset, record.order_ms)) for record in records]
+    return Part(step, heartbeats, events, no_later(rows, written_ms, hold_ms), moved)
 
 
 def moved_ahead(records: list[RecordRead], hold_ms: int) -> dict[int, int]:
@@ -60,6 +62,26 @@ def moved_ahead(records: list[RecordRead], hold_ms: int) -> dict[int, int]:
         else:
             next_ms = record.order_ms
     return moved
+
+
+def no_later(rows: list[CommitRow], written_ms: list[tuple[int, int]], hold_ms: int) -> list[CommitRow]:
+    """Date offset commits no later than a record that follows them in the log, for the same reason.
+
+    ``written_ms``: offsets of records, each with the instant at which it is applied. A commit that seems to be later
+    than the record of a generation would extend the session of a member that owned nothing then.
+    """
+    if not rows or not written_ms:
+        return rows
+    least = list(accumulate(map(itemgetter(1), reversed(rows)), min))[::-1]
+    instants_ms = [row[0] for row in rows]
+    starts = [(bisect_right(instants_ms, at_ms), offset, at_ms) for offset, at_ms in written_ms]
+    before = [start for start in starts if start[0] < len(rows) and least[start[0]] < start[1]]
+    for start, offset, at_ms in sorted(before, key=itemgetter(2), reverse=True):
+        for place in range(start, bisect_right(instants_ms, at_ms + hold_ms)):
+            commit_ms, commit_offset, key, gone = rows[place]
+            if commit_offset < offset and at_ms < commit_ms:
+                rows[place] = (at_ms, commit_offset, key, gone)
+    return sorted(rows) if before else rows
 
 
 def hold_back(memory: ShardMemory, part: Part, watermark_ms: int, hold_ms: int) -> Part:

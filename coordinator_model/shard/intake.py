@@ -84,7 +84,7 @@ def _told(memory: ShardMemory, fresh: FreshEvents, latest_ms: int, hold_ms: int)
     These events move no clock, so one from the future would be held back until its instant has come. ``latest_ms`` 0:
     no line has come that shows the present.
     """
-    if not latest_ms:
+    if not latest_ms or not (fresh.polls or fresh.logged):
         return [*fresh.polls, *fresh.logged], []
     newest_ms = max([0, *(row[0] for row in fresh.commits), *(event.order_ms for event in fresh.others)])
     polled_ms, logged_ms = latest_ms + _late_ms(memory) + hold_ms, max(latest_ms, newest_ms) + hold_ms

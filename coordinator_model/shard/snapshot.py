@@ -35,6 +35,7 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
+from operator import attrgetter
 from typing import Any
 
 from coordinator_model.commit_block import key_end, place_of
@@ -78,11 +79,14 @@ _COMMON = (
 
 A change of it is a change of the format.
 """
+_to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 _MEMBER_FIELDS = [f.name for f in fields(Member)]
+_of_member = attrgetter(*_MEMBER_FIELDS)
 _HEARD = slice(_MEMBER_FIELDS.index("last_heartbeat_ms"), _MEMBER_FIELDS.index("previous_heartbeat_ms") + 1)
 _APART = {"group", "members", "recorded", "unconverted", "leaves", "departures", "unexplained", "type", "state"}
 _APART |= {"phase", "unreported_phase"}
 _GROUP_FIELDS = [f.name for f in fields(GroupReplica) if f.name not in _APART]
+_of_group = attrgetter(*_GROUP_FIELDS)
 
 
 def _to_zombie(*values: Any) -> Zombie:
@@ -114,7 +118,7 @@ def dump_index(heartbeat_table: HeartbeatTable) -> bytes:
     if order != list(range(len(heartbeat_table.last_ms))):
         _reorder(heartbeat_table, order)
     listing = [[group, list(members)] for group, members in heartbeat_table.slots.items()]
-    heartbeat_table.index = zlib.compress(json.dumps(listing, separators=(",", ":")).encode(), _LEVEL)
+    heartbeat_table.index = zlib.compress(_to_json(listing).encode(), _LEVEL)
     return heartbeat_table.index
 
 
@@ -285,7 +289,7 @@ def dump_group(replica: GroupReplica) -> bytes:
     body = [
         replica.type.value,
         replica.state.value,
-        [getattr(replica, name) for name in _GROUP_FIELDS],
+        _of_group(replica),
         [_without_heartbeats(_from_member(m)) for m in replica.members.values()],
         [
             [_from_member(leave.member), leave.applied_ms, leave.cause, leave.reason, leave.alive_ms]
@@ -304,7 +308,7 @@ def dump_group(replica: GroupReplica) -> bytes:
 
 def _squeezed(body: list[Any]) -> bytes:
     squeezer = zlib.compressobj(zdict=_COMMON)  # at zlib's default level: written rarely, but stored with each batch
-    return squeezer.compress(json.dumps(body, separators=(",", ":")).encode()) + squeezer.flush()
+    return squeezer.compress(_to_json(body).encode()) + squeezer.flush()
 
 
 def _unsqueezed(data: bytes) -> Any:
@@ -368,7 +372,7 @@ def _to_phase(values: list[Any]) -> tuple[int, PhaseStart | None, PhaseEnd | Non
 
 
 def _from_member(member: Member) -> list[Any]:
-    return [getattr(member, name) for name in _MEMBER_FIELDS]
+    return list(_of_member(member))
 
 
 def _without_heartbeats(values: list[Any]) -> list[Any]:

@@ -20,8 +20,8 @@ from streaming.connection.listener import Listener, identify_listener
 from streaming.connection.problem import ConnectionProblem, Kind
 from streaming.kafka_config import Kafka, revealed, server_addresses
 
-TIMEOUT_S: Final = 10.0
-STEP_S: Final = 4.0
+TIMEOUT_S: Final = 20.0
+STEP_S: Final = 10.0  # a busy broker may need seconds for an answer
 UNSUPPORTED_MECHANISM, NOT_AUTHORIZED = 33, 29
 READ_OPERATION: Final = 3  # AclOperation.READ
 AUTHORIZED_OPERATIONS_SINCE: Final = 8  # Metadata version (KIP-430)

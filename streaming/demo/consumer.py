@@ -1,7 +1,7 @@
 """A real consumer in a process of its own: `python -m streaming.demo.consumer '{"software": ..., "group": ...}'`.
 
-It polls until a command comes on stdin (`stall SECONDS`, `close`), writes its member ids as JSON lines to stdout, and
-ends when its stdin ends.
+It polls until a command comes on stdin (`stall SECONDS`, `pause`, `close`), writes its member ids as JSON lines to
+stdout, and ends when its stdin ends.
 """
 
 import json
@@ -26,6 +26,9 @@ class Application(Protocol):
 
     def member_id(self) -> str:
         """Return the current member id; "" if there is none."""
+
+    def pause(self) -> None:
+        """Pause one of its partitions. Applications do this while the handler of a partition hangs."""
 
     def close(self) -> None:
         """Leave the group and close the client."""
@@ -58,6 +61,10 @@ class KafkaPython:
     def member_id(self) -> str:
         """As `Application`."""
         return str(self._consumer._coordinator._generation.member_id)  # noqa: SLF001 # no public way
+
+    def pause(self) -> None:
+        """As `Application`."""
+        self._consumer.pause(min(self._consumer.assignment()))
 
     def close(self) -> None:
         """As `Application`."""
@@ -94,6 +101,10 @@ class Confluent:
         """As `Application`."""
         return str(self._consumer.memberid() or "")
 
+    def pause(self) -> None:
+        """As `Application`."""
+        self._consumer.pause(sorted(self._consumer.assignment())[:1])
+
     def close(self) -> None:
         """As `Application`."""
         self._consumer.close()
@@ -116,6 +127,9 @@ def main(spec: dict[str, Any]) -> None:
         if command == "close":
             consumer.close()
             return
+        if command == "pause":
+            consumer.pause()
+            continue
         time.sleep(float(seconds))  # a handler that takes far too long
 
 

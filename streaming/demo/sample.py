@@ -1,7 +1,8 @@
 """Records the capture of `replay --sample`: `python -m streaming.demo.sample streaming/demo/sample.jsonl.gz`.
 
 It shows what the demo shows, without Spark: one consumer is killed, one stalls (with the reporter), one is redeployed.
-The capture is shipped as it was recorded. Record it again only to change what the sample shows.
+Another one no longer processes one of its partitions. The capture is shipped as it was recorded. Record it again only
+to change what the sample shows.
 """
 
 import sys
@@ -19,11 +20,12 @@ from streaming.embedded.truth import LEFT, SESSION_EXPIRED, TruthEvent, read_tru
 TIMEOUT_S: Final = 90.0
 QUIET_S: Final = 4.0
 STALL_S: Final = 16.0
-AFTERMATH_S: Final = 14.0  # enough for every incident to close
+AFTERMATH_S: Final = 24.0  # enough to close all other incidents, and to call a partition stalled
 MEMBERS: Final = {
     "orders": (KAFKA_PYTHON, ("orders-1", "orders-2")),
     "payments": (CONFLUENT, ("payments-1", "payments-2")),
     "shipping": (CONFLUENT_848, ("shipping-1", "shipping-2")),
+    "invoices": (CONFLUENT, ("invoices-1",)),
 }
 
 
@@ -44,6 +46,7 @@ def record(out: Path) -> None:
             killed = members["payments-2"]
             killed.kill()
             _await_log(setting, SESSION_EXPIRED, killed)
+            members["invoices-1"].say("pause")
 
             stalled = members["orders-1"]
             stalled.say(f"stall {STALL_S}")

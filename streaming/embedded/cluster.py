@@ -135,8 +135,10 @@ class EmbeddedCluster:
     def create_topic(self, name: str, *, partitions: int, configs: Mapping[str, str] | None = None) -> None:
         """Create a topic on as many replicas as the cluster has (at most 3), unless it exists, and wait for leaders."""
         topic = {"num_partitions": partitions, "replication_factor": min(3, self._size), "configs": dict(configs or {})}
-        with self._admin() as admin, contextlib.suppress(TopicAlreadyExistsError):
-            admin.create_topics({name: topic}, wait_for_metadata=True)
+        with self._admin() as admin:
+            with contextlib.suppress(TopicAlreadyExistsError):
+                admin.create_topics({name: topic})
+            admin.wait_for_topics([name], timeout_ms=int(1_000 * START_TIMEOUT_S))
 
     def set_request_log(self, level: str) -> None:
         """Set the level of all brokers' request logs at run time, like `kafka-configs --entity-type broker-loggers`."""

@@ -118,8 +118,11 @@ class Node:
         self._reap()
 
     def pause(self) -> None:
-        """Send SIGSTOP: connections stay open, but nothing answers."""
-        self._running_process().send_signal(signal.SIGSTOP)
+        """Send SIGSTOP and wait until every thread stands still: connections stay open, but nothing answers."""
+        process = self._running_process()
+        process.send_signal(signal.SIGSTOP)
+        # On a busy machine the signal takes effect late.
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Send SIGCONT."""

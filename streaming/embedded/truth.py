@@ -235,7 +235,7 @@ def authoritative(events: Iterable[TruthEvent]) -> Iterator[TruthEvent]:
 
 @dataclass(slots=True)
 class Expiry:
-    """The end of one life of a member by its session timeout, with all lines about it; usually one.
+    """The end of one life of a member by a timeout, with all lines about it; usually one.
 
     There are several lines if the removal did not last, because its write failed and was retried, or because a new
     coordinator loaded the member again from records without the removal.
@@ -258,11 +258,8 @@ def session_expiries(events: Iterable[TruthEvent]) -> list[Expiry]:
     for event in events:
         member = (event.group, event.member_id)
         if event.kind == SESSION_EXPIRED:
-            if member not in current:
-                current[member] = Expiry([])
-                expiries.append(current[member])
-            current[member].lines.append(event)
-            current[member].certain |= event in trusted and member not in left and lasts(event, moves)
+            certain = event in trusted and member not in left and lasts(event, moves)
+            _add_line(expiries, current, event, certain=certain)
         elif event not in trusted:
             continue
         elif event.kind == "joined":
@@ -273,6 +270,42 @@ def session_expiries(events: Iterable[TruthEvent]) -> list[Expiry]:
             if member in current:  # it was a member after all: a new coordinator had loaded it again
                 current[member].certain = False
     return expiries
+
+
+def missed_rebalances(events: Iterable[TruthEvent]) -> list[Expiry]:
+    """Find the members that missed a join, sync or revocation in merged logs, in the order of their first lines.
+
+    A static member's timer for its sync outlives its replacement, and then removes nobody. A KIP-848 member that comes
+    back under its own id replaces itself, and goes on.
+    """
+    events = list(events)
+    trusted, moves = set(authoritative(events)), coordinator_moves(events)
+    missed: list[Expiry] = []
+    current: dict[tuple[str, str], Expiry] = {}
+    replaced: set[tuple[str, str]] = set()
+    for event in events:
+        member = (event.group, event.member_id)
+        if event.kind == REBALANCE_TIMEOUT and member not in replaced:
+            _add_line(missed, current, event, certain=event in trusted and lasts(event, moves))
+        elif event not in trusted:
+            continue
+        elif event.kind == "replaced" and event.detail != event.member_id:
+            replaced.add(member)
+            replaced.discard((event.group, event.detail))
+        elif event.kind == "joined":
+            current.pop(member, None)
+            replaced.discard(member)
+    return missed
+
+
+def _add_line(found: list[Expiry], current: dict[tuple[str, str], Expiry], event: TruthEvent, *, certain: bool) -> None:
+    """Add a line to the end of its member's current life; the first line begins an entry of ``found``."""
+    member = (event.group, event.member_id)
+    if member not in current:
+        current[member] = Expiry([])
+        found.append(current[member])
+    current[member].lines.append(event)
+    current[member].certain |= certain
 
 
 def coordinator_moves(events: Sequence[TruthEvent]) -> list[TruthEvent]:

@@ -21,6 +21,7 @@ import pandas as pd
 
 from coordinator_model.shard import snapshot
 from coordinator_model.shard.shard import Shard, ShardSettings
+from streaming import json_text
 from streaming.run.packing import (
     QUARANTINE_KEY,
     Payload,
@@ -87,7 +88,7 @@ class Operator:
         if packed:
             with without_collections():
                 said |= self._advance(key[0], packed, state)
-        told = [(name, json.dumps(outputs)) for name, outputs in said.items() if outputs]
+        told = [(name, json_text.dumps(outputs)) for name, outputs in said.items() if outputs]
         if told:  # from an array: making a frame from lists takes four times as long
             yield pd.DataFrame(np.array(told, dtype=object), columns=_COLUMNS, copy=False)
 

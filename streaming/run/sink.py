@@ -2,13 +2,14 @@
 
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coordinator_model.group_report import read_outputs, reports_in
 from coordinator_model.thresholds import Thresholds
+from streaming import json_text
 from streaming.config import Settings
 from streaming.run.catch_up import CatchUp, planned
 from streaming.run.cluster_facts import TopicNames
@@ -72,7 +73,7 @@ class Sink:
 
     def _apply(self, frame: "DataFrame", batch_id: int) -> None:
         """Apply a batch: one action to collect the rows, then one transaction of the store."""
-        said = [(row.key, output) for row in frame.collect() for output in json.loads(row.outputs)]
+        said = [(row.key, output) for row in frame.collect() for output in json_text.loads(row.outputs)]
         said = [(key, output) for key, output in said if not self._of_metadata(output)]
         outputs = read_outputs(output for _, output in said)
         self.topic_names.resolve(reports_in(outputs))
@@ -82,7 +83,7 @@ class Sink:
         self.store.apply_batch(
             checkpoint_id=self.checkpoint_id,
             batch_id=batch_id,
-            outputs=self.lags.apply(batch_id, outputs, self._thresholds_of, judge=self.caught_up or catches_up),
+            outputs=self.lags.apply(batch_id, outputs, self._thresholds(), judge=self.caught_up or catches_up),
             settings=self.settings,
             caught_up=self.caught_up,
             late_before_ms=self.late_before_ms,
@@ -91,8 +92,10 @@ class Sink:
         )
         self.live_keys.update({key: output["groups"] for key, output in said if output["kind"] == "progress"})
 
-    def _thresholds_of(self, group: str) -> Thresholds:
-        return self.settings.policy_for(group).thresholds
+    def _thresholds(self) -> Callable[[str], Thresholds]:
+        """Return a function that returns the thresholds of a group; the settings are read only once for all groups."""
+        default, of_groups = self.settings.default_thresholds(), self.settings.group_thresholds()
+        return lambda group: of_groups(group) or default
 
     def _of_metadata(self, output: Mapping[str, Any]) -> bool:
         """Pass on to the watch what concerns leaders; return whether the output is about nothing else."""

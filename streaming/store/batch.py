@@ -6,7 +6,6 @@ only the newest row of each key is kept, and every table is written once.
 
 import base64
 import binascii
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select, update
 
 from coordinator_model.group_report import GroupReport, JudgedBy, Said, place_of
 from coordinator_model.incidents import OpenIncidents, Transition, fold, in_order
+from streaming import json_text
 from streaming.config import Policy, Settings
 from streaming.store import tables
 from streaming.store.database import add_up, clean, group_key, remove, upsert
@@ -140,7 +140,7 @@ def _gather_report(rows: Rows, report: GroupReport) -> None:
         rows.lags.pop(key, None)
     elif view := report.view:
         rows.groups[key] = {**_group_row(key, report, view), "checkpoint_id": rows.checkpoint_id}
-        rows.views[key] = json.dumps(view)
+        rows.views[key] = json_text.dumps(view)
 
 
 def _group_row(key: str, report: GroupReport, view: Mapping[str, Any]) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def _least(members: Iterable[Mapping[str, Any]], name: str) -> float | None:
 def _gather_heartbeats(rows: Rows, output: Mapping[str, Any]) -> None:
     for group, worst, heard_ms in output["groups"]:
         key = group_key(output["cluster"], group)
-        refreshed = {"worst_headroom": worst, "at_ms": output["at_ms"], "heartbeats": json.dumps(heard_ms)}
+        refreshed = {"worst_headroom": worst, "at_ms": output["at_ms"], "heartbeats": json_text.dumps(heard_ms)}
         row = rows.groups.get(key)
         if row is not None:
             row.update(refreshed)
@@ -199,7 +199,7 @@ def _gather_partitions(rows: Rows, output: Mapping[str, Any]) -> None:
         "complete": bool(output["complete"]),
         "partitions": len(columns["partition"]) + columns.get("left_out", 0),
         "checkpoint_id": rows.checkpoint_id,
-        "body": json.dumps(columns, separators=(",", ":")),
+        "body": json_text.dumps(columns),
     }
 
 

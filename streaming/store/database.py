@@ -4,6 +4,7 @@ import hashlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +14,7 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     Connection,
+    Dialect,
     Engine,
     Table,
     bindparam,
@@ -28,6 +30,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import NullPool
+from sqlalchemy.sql.compiler import SQLCompiler
 
 from streaming.store import migrations
 
@@ -117,7 +120,18 @@ def upsert(
     """
     if not rows:
         return
-    build = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    # SQLAlchemy would look at each value of each row, which takes longer than to write them.
+    sql = _upsert_sql(connection.dialect, table, tuple(rows[0]), tuple(changing), tuple(if_given))
+    names = sql.positiontup
+    values = list(rows) if names is None else [tuple(map(row.__getitem__, names)) for row in rows]
+    connection.exec_driver_sql(str(sql), values)
+
+
+@lru_cache(maxsize=128)
+def _upsert_sql(
+    dialect: Dialect, table: Table, columns: tuple[str, ...], changing: tuple[str, ...], if_given: tuple[str, ...]
+) -> SQLCompiler:
+    build = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
     statement = build(table)
     if changing:
         new: dict[str, Any] = {name: statement.excluded[name] for name in changing}
@@ -125,7 +139,7 @@ def upsert(
         statement = statement.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_=new)
     else:
         statement = statement.on_conflict_do_nothing()
-    connection.execute(statement, list(rows))
+    return statement.compile(dialect=dialect, column_keys=list(columns))
 
 
 def add_up(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], column: Column[int]) -> None:

@@ -20,7 +20,7 @@ from streaming.embedded.jars import broker_class_path
 from streaming.embedded.java import java_command
 
 HERE = Path(__file__).parent
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,7 @@ from streaming.embedded.truth import (
     SESSION_EXPIRED,
     Expiry,
     TruthEvent,
-    authoritative,
-    coordinator_moves,
-    lasts,
+    missed_rebalances,
     session_expiries,
 )
 from tests.e2e import quiet
@@ -262,22 +260,8 @@ def ended_with_coordinator(truth: Iterable[TruthEvent], row: Row) -> bool:
 
 
 def rebalance_rows(truth: list[TruthEvent], printed: list[dict]) -> list[Row]:
-    """Pair the members that missed a join, sync or revocation; their instants are compared loosely.
-
-    A static member's timer for its sync outlives its replacement, and then removes nobody. A KIP-848 member that comes
-    back under its own id replaces itself, and goes on. What a broker did while another took over may not have lasted.
-    """
-    inside = captured(truth, printed)
-    moves, replaced = coordinator_moves(inside), set()
-    events = []
-    for event in authoritative(inside):
-        member = (event.group, event.member_id)
-        if event.kind == "replaced" and event.detail != event.member_id:
-            replaced.add(member)
-        elif event.kind == "joined":
-            replaced.discard(member)
-        elif event.kind == REBALANCE_TIMEOUT and member not in replaced:
-            events.append(Expiry([event], certain=lasts(event, moves)))
+    """Pair the members that missed a join, sync or revocation; their instants are compared loosely."""
+    events = missed_rebalances(captured(truth, printed))
     return _paired(REBALANCE_TIMEOUT, events, opened(printed, REBALANCE_TIMEOUT), lambda _: AFTER_A_MOVE_MS)
 
 

@@ -149,7 +149,7 @@ def blocked(kept: int) -> Callable[[dict[str, Any]], bool]:
 def first_refused(*members):
     """Wait until one of several is fenced."""
     pool = ThreadPoolExecutor(len(members))
-    waiting = {pool.submit(member.wait_for, "refused", timeout_s=30): member for member in members}
+    waiting = {pool.submit(member.wait_for, "refused", timeout_s=120): member for member in members}
     try:
         first = next(as_completed(waiting))
         first.result()

@@ -14,7 +14,7 @@ from tests.e2e.crash_job import ROOT, Job
 from tests.e2e.scenarios import POLL_LIMIT_MS, STALL_S, together
 from tests.e2e.world import World
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 QUIET_MS = 3_000
 """Recorded after the last fault, so that every removal has been explained."""

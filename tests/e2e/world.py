@@ -23,6 +23,7 @@ from typing import Any, Self
 from streaming.embedded import EmbeddedCluster
 from streaming.embedded.truth import TruthEvent, parse_line, read_truth
 from tests.e2e.clients import Client, Spec
+from tests.support.waiting import await_true
 
 CONSUMER_SESSION_MS = 7_000  # KIP-848: a broker setting that no client can choose
 BROKER_PROPERTIES: Mapping[str, str] = {
@@ -162,7 +163,7 @@ class World:
         self.await_settled(*clients)
         return clients
 
-    def await_settled(self, *clients: Client, quiet_s: float = 2.5, timeout_s: float = 90.0) -> None:
+    def await_settled(self, *clients: Client, quiet_s: float = 2.5, timeout_s: float = 240.0) -> None:
         """Wait until each client holds an assignment and none has had a new one for `quiet_s`."""
         deadline = time.monotonic() + timeout_s
         while not all(client.assigned for client in clients) or self._newest_ms(clients) > _now_ms() - quiet_s * 1000:
@@ -185,7 +186,7 @@ class World:
                         self._read_until[node.node_id] = log.tell()
             return sorted(self._truth, key=lambda event: event.at_ms)
 
-    def await_truth(self, what: str, fits: Callable[[TruthEvent], bool], *, timeout_s: float = 60.0) -> TruthEvent:
+    def await_truth(self, what: str, fits: Callable[[TruthEvent], bool], *, timeout_s: float = 180.0) -> TruthEvent:
         """Wait until a broker has logged an event that fits; `what` names it in the error."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -196,7 +197,7 @@ class World:
                 raise TimeoutError(f"no broker logged {what} within {timeout_s} s")
             time.sleep(0.3)
 
-    def await_expiry(self, client: Client, *, timeout_s: float = 60.0) -> TruthEvent:
+    def await_expiry(self, client: Client, *, timeout_s: float = 180.0) -> TruthEvent:
         member = client.member_id
         return self.await_truth(
             f"the expiry of {member}",
@@ -236,6 +237,8 @@ class World:
             self._recorder = subprocess.Popen(
                 [*command, "--from-beginning", "--out", str(self._raw)], stdout=log, stderr=log
             )
+        await_true(lambda: self._raw.exists() or self._recorder.poll() is not None, "the recorder does not record")
+        assert self._raw.exists(), Path(log.name).read_text()
 
     def _produce(self) -> None:
         """Produce a trickle of messages, so that auto commit has something to commit."""
@@ -269,7 +272,7 @@ class World:
         if wanted:
             raise TimeoutError(f"the recorder has no late line of {sorted(wanted)}")
 
-    def _record_until_settled(self, timeout_s: float = 180.0) -> dict[str, Described]:
+    def _record_until_settled(self, timeout_s: float = 300.0) -> dict[str, Described]:
         """Record the aftermath until the groups stay the same meanwhile, and return how the brokers describe them.
 
         Clients cannot tell that all is settled: one may be rejoining, or may not have noticed yet that it was removed.

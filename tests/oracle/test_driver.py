@@ -6,21 +6,13 @@ from dataclasses import replace
 import pytest
 
 from coordinator_model.capture_replay import replay_rows
-from tests.oracle.driver import Driver, why_not
+from tests.oracle.driver import Driver
 from tests.oracle.judge import settings_of
 from tests.oracle.kinds import draw
 from tests.oracle.plans import Client, Event, Plan, Ranges
 
 ALONE = (Client("c1", "classic", session_ms=6_000, heartbeat_ms=2_000),)
 STARTED = (Event(1_000, "start", "c1"),)
-
-
-@pytest.fixture(scope="module")
-def driver():
-    if missing := why_not():
-        pytest.skip(missing)
-    with Driver() as running:
-        yield running
 
 
 def plan(until_ms, *events, clients=ALONE, **more):

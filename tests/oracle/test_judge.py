@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.oracle.judge import _Doubts
+from streaming.embedded.truth import TruthEvent
+from tests.oracle.judge import _Doubts, _is_heard_since_its_load
+from tests.oracle.life import Look
 
 LONG, SHORT, MOVE = _Doubts([], [(20_000, 50_000)]), _Doubts([], [(20_000, 21_500)]), _Doubts([20_000], [])
 # what happened to the coordinator, when the member was removed, when it is reported to be -> whether that is near
@@ -28,6 +30,8 @@ INTERVALS = [
     (LONG, 80_000, (70_000, 90_000), False),
     (MOVE, 30_000, (25_000, 35_000), True),
     (MOVE, 30_000, (31_500, 35_000), False),
+    (MOVE, 15_000, (10_000, 23_000), True),  # a coordinator loaded before the removal was seen
+    (MOVE, 15_000, (10_000, 18_000), False),
 ]
 
 
@@ -39,3 +43,11 @@ def test_an_instant_is_near_enough_to_a_removal(doubts, at_ms, told_ms, near):
 @pytest.mark.parametrize(("doubts", "at_ms", "told", "holds"), INTERVALS)
 def test_an_interval_holds_a_removal(doubts, at_ms, told, holds):
     assert doubts.holds(at_ms, *told) is holds
+
+
+# loads of broker-1, and of broker-2 in between; when broker-1 answered last -> whether that was since its last load
+@pytest.mark.parametrize(("answered_ms", "heard"), [(20_000, False), (40_000, True)])
+def test_a_sessions_end_is_compared_if_its_coordinator_was_heard_since_it_loaded(answered_ms, heard):
+    loads = ((0, "broker-1"), (25_000, "broker-2"), (30_000, "broker-1"), (60_000, "broker-1"))
+    truth = [TruthEvent("coordinator-loaded", "", "", at_ms, broker, 0, "", "") for at_ms, broker in loads]
+    assert _is_heard_since_its_load(truth, Look(0, "broker-1", 50_000, []), answered_ms) is heard

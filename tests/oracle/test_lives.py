@@ -9,19 +9,10 @@ import sys
 import pytest
 
 from streaming.embedded.truth import REBALANCE_TIMEOUT, SESSION_EXPIRED
-from tests.oracle.driver import Driver, why_not
 from tests.oracle.judge import judge
 from tests.oracle.kinds import ALL_KINDS, draw
 
 LIVES_OF_A_KIND = 17
-
-
-@pytest.fixture(scope="module")
-def driver():
-    if missing := why_not():
-        pytest.skip(missing)
-    with Driver() as running:
-        yield running
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)

@@ -1,9 +1,10 @@
 """Telemetry that is lost, late or doubled causes no false report: some lives, always the same."""
 
+import functools
+
 import pytest
 
 from coordinator_model.states import MEMBER_REMOVED
-from tests.oracle.driver import Driver, why_not
 from tests.oracle.judge import settings_of
 from tests.oracle.kinds import draw
 from tests.oracle.monitor import Monitor
@@ -14,11 +15,19 @@ SEEDS = (1, 2)
 
 
 @pytest.fixture(scope="module")
-def lives():
-    if missing := why_not():
-        pytest.skip(missing)
-    with Driver() as driver:
-        return [driver.play(draw(kind, seed)) for kind in KINDS.split(",") for seed in SEEDS]
+def lives(driver):
+    return [driver.play(draw(kind, seed)) for kind in KINDS.split(",") for seed in SEEDS]
+
+
+@pytest.fixture(scope="module")
+def counted(lives):
+    """Give what is counted of each life with one kind of bad telemetry; two tests ask for it."""
+
+    @functools.cache
+    def _counted(name):
+        return {f"{life.plan.kind}/{life.plan.seed}": count(life, name)[0] for life in lives}
+
+    return _counted
 
 
 # lives that once had a false report, and what was wrong with their telemetry
@@ -34,23 +43,20 @@ ONCE_FALSE = (
 
 
 @pytest.mark.parametrize("name", PERTURBATIONS)
-def test_nobody_is_accused_falsely_though_telemetry_is_bad(lives, name):
-    counted = {f"{life.plan.kind}/{life.plan.seed}": count(life, name)[0] for life in lives}
-    assert sum(each["true"] + each["off"] + each["unknown"] for each in counted.values()) > 10
-    assert {life: each["false"] for life, each in counted.items() if each["false"]} == {}
+def test_nobody_is_accused_falsely_though_telemetry_is_bad(counted, name):
+    assert sum(each["true"] + each["off"] + each["unknown"] for each in counted(name).values()) > 10
+    assert {life: each["false"] for life, each in counted(name).items() if each["false"]} == {}
 
 
 @pytest.mark.parametrize("name", [name for name in PERTURBATIONS if name in ENDING])
-def test_verdicts_are_as_without_the_fault_two_session_timeouts_after_its_end(lives, name):
-    counted = {f"{life.plan.kind}/{life.plan.seed}": count(life, name)[0][RECOVERED] for life in lives}
-    assert {life: late for life, late in counted.items() if late} == {}
+def test_verdicts_are_as_without_the_fault_two_session_timeouts_after_its_end(counted, name):
+    assert {life: each[RECOVERED] for life, each in counted(name).items() if each[RECOVERED]} == {}
 
 
 @pytest.fixture(scope="module")
-def moves(lives):  # which skips if no life can be played
+def moves(driver):
     """In consumer-static+moves/4 a member that left was once reported as expired: its coordinator's lines were lost."""
-    with Driver() as driver:
-        return [driver.play(draw(f"{kind}+moves", seed)) for kind in KINDS.split(",") for seed in (1, 4)]
+    return [driver.play(draw(f"{kind}+moves", seed)) for kind in KINDS.split(",") for seed in (1, 4)]
 
 
 @pytest.mark.parametrize("name", OF_SEVERAL_BROKERS)
@@ -61,9 +67,8 @@ def test_nobody_is_accused_falsely_though_one_of_several_brokers_is_off(moves, n
 
 
 @pytest.fixture(scope="module")
-def long_lives(lives):  # which skips if no life can be played
-    with Driver() as driver:
-        return [driver.play(draw(kind, 1, LONG_MS)) for kind in ("classic", "consumer-static")]
+def long_lives(driver):
+    return [driver.play(draw(kind, 1, LONG_MS)) for kind in ("classic", "consumer-static")]
 
 
 @pytest.mark.parametrize("name", OF_LONG_LIVES)
@@ -75,11 +80,8 @@ def test_nobody_is_accused_falsely_in_lives_of_more_than_an_hour(long_lives, nam
 
 
 @pytest.mark.parametrize(("kind", "seed", "name"), ONCE_FALSE)
-def test_who_was_once_accused_falsely_is_not_any_more(kind, seed, name):
-    if missing := why_not():
-        pytest.skip(missing)
-    with Driver() as driver:
-        assert count(driver.play(draw(kind, seed)), name)[0]["false"] == 0
+def test_who_was_once_accused_falsely_is_not_any_more(driver, kind, seed, name):
+    assert count(driver.play(draw(kind, seed)), name)[0]["false"] == 0
 
 
 def test_nothing_is_unknown_where_telemetry_is_complete(lives):

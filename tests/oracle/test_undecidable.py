@@ -5,9 +5,9 @@ import json
 import pytest
 
 from streaming.embedded.truth import TruthEvent
-from tests.oracle.life import Life
+from tests.oracle.life import Life, Look
 from tests.oracle.plans import Client, Event, Plan
-from tests.oracle.undecidable import class_of
+from tests.oracle.undecidable import class_of, class_of_view
 
 AT_MS = 20_000
 NEVER, UNSEEN = "a newcomer that nothing had named", "a coordinator that nobody saw"
@@ -40,7 +40,7 @@ def life(*lines, protocol="classic", metadata_ms=5_000, loads=(), named=(), logg
                         "sessionTimeoutMs": 8_000,
                         "rebalanceTimeoutMs": 30_000,
                     },
-                    "response": {"errorCode": error, "memberId": member},
+                    "response": {"errorCode": error, "memberId": member, "generationId": 3},
                     "remoteTimeMs": sum(waited),
                     "totalTimeMs": sum(waited),
                 },
@@ -216,6 +216,34 @@ def test_a_session_told_for_a_rebalance_timeout_is_listed_in(name):
     assert class_of(played, "cause", "rebalance-timeout", "m", AT_MS, told_ms) == expected
 
 
+LOADED = [(12_000, "broker-2")]
+JOINED_BEFORE = (5_000, "broker-1", "m", "JOIN_GROUP", 0)
+BEGAN_SINCE = [(13_000, "broker-2", "rebalance", "", "")]
+AFTER_A_LOAD = {
+    "a phase that no line shows to begin": (life(JOINED_BEFORE, loads=LOADED, logged=BEGAN_SINCE), AT_MS, True),
+    "a phase that a JoinGroup began": (
+        life(JOINED_BEFORE, (17_000, "broker-2", "n", "JOIN_GROUP", 0, 4_000), loads=LOADED, logged=BEGAN_SINCE),
+        AT_MS,
+        False,
+    ),
+    "another instant": (life(JOINED_BEFORE, loads=LOADED, logged=BEGAN_SINCE), AT_MS - 500, False),
+    "a session that began with no load": (life(JOINED_BEFORE, logged=BEGAN_SINCE), AT_MS, False),
+    "another broker's load": (life(JOINED_BEFORE, loads=[(12_000, "broker-1")], logged=BEGAN_SINCE), AT_MS, False),
+    "a session that began long after the load": (
+        life(JOINED_BEFORE, loads=[(11_000, "broker-2")], logged=BEGAN_SINCE),
+        AT_MS,
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AFTER_A_LOAD)
+def test_a_rebalance_timeout_told_for_a_session_is_listed_in(name):
+    played, told_ms, listed = AFTER_A_LOAD[name]
+    expected = "two timers after a load" if listed else None
+    assert class_of(played, "cause", "session-expired", "m", AT_MS, told_ms) == expected
+
+
 # when m was heard last -> whether its session of 8 s ended as its rebalance timeout ran out
 @pytest.mark.parametrize(
     ("heard_ms", "api", "error", "listed"),
@@ -264,3 +292,49 @@ def test_a_missing_removal_is_listed_if_the_static_member_came_back(name):
 def test_a_wrong_instant_or_an_extra_report_is_never_listed():
     for what, told_ms in (("off", 25_000), ("extra", 20_000), ("group", None), ("refuted", 20_000)):
         assert class_of(life(HEARD), what, "session-expired", "m", AT_MS, told_ms) is None
+
+
+JOINED_3 = (8_000, "broker-1", "m", "JOIN_GROUP", 0)
+AGAIN = ((0, "broker-1"), (12_000, "broker-2"), (15_000, "broker-1"))
+# the life, the live group's generation and type at a look of 21,000 -> whether nobody could know better
+VIEWS = {
+    "a load that nothing shows": (life(JOINED_3, metadata_ms=0, loads=AGAIN), 2, "classic", True),
+    "a load before the last line": (
+        life(JOINED_3, (16_000, "broker-1", "m", "HEARTBEAT", 0), loads=AGAIN),
+        2,
+        "classic",
+        False,
+    ),
+    "a load before a 25 to a member whose session had ended": (
+        life(JOINED_3, HEARD, (18_500, "broker-1", "m", "HEARTBEAT", 25), metadata_ms=0, loads=AGAIN),
+        2,
+        "classic",
+        True,
+    ),
+    "a load before a 25 to a member whose session went on": (
+        life(JOINED_3, HEARD, (17_500, "broker-1", "m", "HEARTBEAT", 25), metadata_ms=0, loads=AGAIN),
+        2,
+        "classic",
+        False,
+    ),
+    "a load before metadata": (life(JOINED_3, named=[(16_000, 1)], loads=AGAIN), 2, "classic", False),
+    "a generation that was written": (life(JOINED_3, metadata_ms=0, loads=AGAIN), 3, "classic", False),
+    "a generation that nobody announced": (life(HEARD, metadata_ms=0, loads=AGAIN), 2, "classic", False),
+    "a KIP-848 group": (life(JOINED_3, metadata_ms=0, loads=AGAIN), 2, "consumer", False),
+    "no load since": (life(JOINED_3, metadata_ms=0, loads=((0, "broker-1"),)), 2, "classic", False),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_view_that_differs_is_listed_after(name):
+    played, generation, kind, listed = VIEWS[name]
+    look = Look(len(played.rows), "broker-1", 21_000, [{"group": "g", "type": kind, "generation": generation}])
+    assert class_of_view(played, look, "g") == ("a load that nothing shows yet" if listed else None)
+
+
+@pytest.mark.parametrize(("at_ms", "listed"), [(48_000, True), (48_001, False)])
+def test_a_view_that_differs_is_listed_until_all_timers_have_run_out(at_ms, listed):
+    """The clients' sessions last 10 s, and their rebalances 30 s. After that a coordinator that went on had written."""
+    played = life(JOINED_3, metadata_ms=0, loads=AGAIN)
+    look = Look(len(played.rows), "broker-1", at_ms, [{"group": "g", "type": "classic", "generation": 2}])
+    assert (class_of_view(played, look, "g") is not None) == listed

@@ -12,10 +12,11 @@ from coordinator_model.decode.records import RecordType, decode
 from coordinator_model.decode.source_row import CLUSTER, OFFSETS, TELEMETRY, SourceRow
 from coordinator_model.replica.removals.judge import MOVE_KNOWN_MS
 from coordinator_model.thresholds import Thresholds
-from streaming.embedded.truth import LEFT, REBALANCE_TIMEOUT
-from tests.oracle.life import PROBE, Life
+from streaming.embedded.truth import LEFT, REBALANCE_TIMEOUT, SESSION_EXPIRED
+from tests.oracle.life import PROBE, Life, Look
 
 MISSING, CAUSE, UNKNOWN = "missing", "cause", "unknown"
+LOADED_UNSEEN = "a load that nothing shows yet"
 MOVE_IS_RECENT_MS = 20_000
 REFUSED = tuple(b'"errorCode":%d' % error for error in sorted(REFUSALS))
 SAME_INSTANT_MS = 2
@@ -42,6 +43,40 @@ def class_of(life: Life, what: str, rule: str, member_id: str, truth_ms: int | N
         return None
     removal = (what, rule, member_id, truth_ms, told_ms)
     return next((name for name, belongs in CLASSES.items() if belongs(life, removal)), None)
+
+
+def class_of_view(life: Life, look: Look, group: str) -> str | None:
+    """Return the class of a view that differs from a group at a quiet moment; None: the monitor is wrong.
+
+    A coordinator had announced a generation that was never written, so a classic group fell back to its last record
+    when it was loaded. Nothing showed that load by then: no line, no record and no metadata. An answer 25 to a member
+    whose session had ended shows nothing. The members' sessions and the join phase may not have ended yet, so even the
+    coordinator that had announced the generation need not have written that the group is empty.
+    """
+    live = next((each for each in look.groups if each["group"] == group), None)
+    loads = (event.at_ms for event in life.truth if event.kind == "coordinator-loaded" and event.at_ms <= look.at_ms)
+    lines = [line for line in _lines(life) if line["at_ms"] <= look.at_ms]
+    shown = [row.timestamp_ms for row in life.rows[: look.rows] if row.source != TELEMETRY]
+    shown += [line["at_ms"] for line in lines if not _is_of_an_expired(life, line)]
+    loaded_ms, shown_ms = max(loads, default=0), max(shown, default=0)
+    skew_ms = max(life.plan.clock_offsets_ms) - min(life.plan.clock_offsets_ms)
+    if live is None or live["type"] != "classic" or loaded_ms <= shown_ms + skew_ms:
+        return None
+    joins = [line for line in lines if line["requestHeader"]["requestApiKeyName"] == "JOIN_GROUP"]
+    own = [line["response"] for line in joins if line["request"].get("groupId", group) == group]
+    announced = max((join.get("generationId", -1) for join in own if join.get("errorCode") == 0), default=-1)
+    clients = life.plan.clients
+    last_ms = shown_ms + max(c.session_ms for c in clients) + max(c.rebalance_ms for c in clients)
+    return LOADED_UNSEEN if live["generation"] < announced and look.at_ms <= last_ms else None
+
+
+def _is_of_an_expired(life: Life, line: dict[str, Any]) -> bool:
+    """Tell whether a line answers 25 to a member whose session had ended, going by its last accepted request."""
+    member_id = line["request"].get("memberId")
+    if line["response"].get("errorCode") != 25 or not member_id:
+        return False
+    end_ms = _session_end_ms(life, member_id, line["at_ms"])
+    return end_ms is not None and end_ms <= line["at_ms"]
 
 
 def _phase_goes_on(life: Life, removal: Removal) -> bool:
@@ -89,7 +124,7 @@ def _unseen_coordinator(life: Life, removal: Removal) -> bool:
     what, _, member_id, at_ms, _ = removal
     if what != MISSING or life.plan.metadata_ms:
         return False
-    by = {event.broker for event in life.truth if (event.member_id, event.at_ms) == (member_id, at_ms)}
+    by = _removed_by(life, member_id, at_ms)
     loads = [event for event in life.truth if event.kind == "coordinator-loaded" and event.at_ms <= at_ms]
     if not loads or loads[-1].broker not in by:
         return False
@@ -196,7 +231,7 @@ def _died_with_its_coordinator(life: Life, removal: Removal) -> bool:
     what, _, member_id, at_ms, _ = removal
     if what != MISSING or any(row.source == OFFSETS and member_id.encode() in (row.value or b"") for row in life.rows):
         return False
-    by = {event.broker for event in life.truth if (event.member_id, event.at_ms) == (member_id, at_ms)}
+    by = _removed_by(life, member_id, at_ms)
     own = [event for event in life.truth if event.broker in by and event.kind in PHASES]
     until = next((event for event in own if event.kind == "coordinator-unloaded" and event.at_ms > at_ms), None)
     if until is None:
@@ -224,7 +259,7 @@ def _may_have_outlasted_its_coordinator(life: Life, removal: Removal) -> bool:
     (``GroupCoordinatorService.heartbeat``).
     """
     what, _, member_id, at_ms, _ = removal
-    by = {event.broker for event in life.truth if (event.member_id, event.at_ms) == (member_id, at_ms)}
+    by = _removed_by(life, member_id, at_ms)
     own = [event for event in life.truth if event.broker in by]
     load = next((e for e in reversed(own) if e.kind == "coordinator-loaded" and e.at_ms <= at_ms), None)
     until = next((e for e in own if e.kind == "coordinator-unloaded" and e.at_ms > at_ms), None)
@@ -274,7 +309,7 @@ def _left_a_deposed_coordinator(life: Life, removal: Removal) -> bool:
     write.
     """
     what, _, member_id, at_ms, _ = removal
-    by = {event.broker for event in life.truth if (event.member_id, event.at_ms) == (member_id, at_ms)}
+    by = _removed_by(life, member_id, at_ms)
     said = (event for event in life.truth if event.kind == LEFT and event.member_id == member_id)
     left = (event for event in said if "LeaveGroup" in event.line)  # a leave by heartbeat is visible in its tombstones
     loads = [event for event in life.truth if event.kind == "coordinator-loaded"]
@@ -302,14 +337,21 @@ def _two_timers_at_once(life: Life, removal: Removal) -> bool:
     what, _, member_id, at_ms, told_ms = removal
     if what != CAUSE or told_ms is None or abs(told_ms - at_ms) > SAME_INSTANT_MS:
         return False
-    return any(_has_one_timeout(row, member_id) for row in life.rows) or _session_ended(life, member_id, at_ms)
+    end_ms = _session_end_ms(life, member_id, at_ms)
+    ended = end_ms is not None and abs(end_ms - at_ms) <= SAME_INSTANT_MS
+    return ended or any(_has_one_timeout(row, member_id) for row in life.rows)
 
 
-def _session_ended(life: Life, member_id: str, at_ms: int) -> bool:
-    """Tell whether a classic member's session ended at an instant, going by its last accepted request."""
+def _removed_by(life: Life, member_id: str, at_ms: int) -> set[str]:
+    """Return which brokers removed a member at an instant."""
+    return {event.broker for event in life.truth if (event.member_id, event.at_ms) == (member_id, at_ms)}
+
+
+def _session_end_ms(life: Life, member_id: str, at_ms: int) -> int | None:
+    """Return when a classic member's session ends, going by its last accepted request before an instant."""
     timeout_ms = _session_timeout_ms(life, member_id, at_ms)
     heard_ms = [line["at_ms"] for line in _lines(life) if line["at_ms"] <= at_ms and _is_beat_of(line, member_id)]
-    return timeout_ms is not None and bool(heard_ms) and abs(heard_ms[-1] + timeout_ms - at_ms) <= SAME_INSTANT_MS
+    return None if timeout_ms is None or not heard_ms else heard_ms[-1] + timeout_ms
 
 
 def _session_timeout_ms(life: Life, member_id: str, at_ms: int) -> int | None:
@@ -336,8 +378,29 @@ def _began_unseen(life: Life, removal: Removal) -> bool:
     if what != CAUSE or rule != REBALANCE_TIMEOUT or told_ms is None:
         return False
     slept = any(a <= told_ms <= b <= at_ms <= b + WOKE_MS for a, b in _short_pauses(life))
+    return slept and _has_no_start(life, at_ms)
+
+
+def _began_unseen_after_a_load(life: Life, removal: Removal) -> bool:
+    """A session that had begun when its coordinator loaded the group ended in a join phase that began unseen.
+
+    As in the class before, nobody knows when the phase's timeout was due. The session's end is known within an interval
+    only, because no line shows when the coordinator loaded.
+    """
+    what, rule, member_id, at_ms, told_ms = removal
+    if what != CAUSE or rule != SESSION_EXPIRED or told_ms is None or abs(told_ms - at_ms) > SAME_INSTANT_MS:
+        return False
+    by = _removed_by(life, member_id, at_ms)
+    loads_ms = [event.at_ms for event in life.truth if event.kind == "coordinator-loaded" and event.broker in by]
+    timeout_ms = _session_timeout_ms(life, member_id, at_ms) or 0
+    restarted = any(abs(load_ms + timeout_ms - at_ms) <= SAME_INSTANT_MS for load_ms in loads_ms)
+    return restarted and _has_no_start(life, at_ms)
+
+
+def _has_no_start(life: Life, at_ms: int) -> bool:
+    """Tell whether no line shows the JoinGroup or LeaveGroup that began the join phase of an instant."""
     signs = [event.at_ms for event in life.truth if event.kind == "rebalance" and event.at_ms < at_ms]
-    return slept and bool(signs) and not any(_arrived_at(row, signs[-1]) for row in life.rows)
+    return bool(signs) and not any(_arrived_at(row, signs[-1]) for row in life.rows)
 
 
 def _short_pauses(life: Life) -> list[tuple[int, int]]:
@@ -382,6 +445,7 @@ CLASSES: dict[str, Callable[[Life, Removal], bool]] = {
     "a static member that came back after a move": _expired_or_replaced,
     "two timers in one instant": _two_timers_at_once,
     "two timers in a short pause": _began_unseen,
+    "two timers after a load": _began_unseen_after_a_load,
     "a join phase that died with its coordinator": _died_with_its_coordinator,
     "a session that may have outlasted its coordinator": _may_have_outlasted_its_coordinator,
     "a leave sent to a deposed coordinator": _left_a_deposed_coordinator,

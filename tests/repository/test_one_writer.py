@@ -38,7 +38,7 @@ CHANGING = {
 }
 """Methods that change a list, a dict or a set in place."""
 DOORS = {
-    "replay": {"replay", "plain_heartbeat", "disputed_heartbeat", "deposed_leave"},
+    "replay": {"replay", "plain_heartbeat", "disputed_heartbeat", "deposed_leave", "deposed_sync"},
     "advance": {"advance", "conclude", "end_if_tombstoned", "take_heartbeats", "take_over"},
 }
 """What of `replica` others may call though it writes: an event, or time and judgement."""
@@ -138,7 +138,8 @@ def writers():
     """The functions of `replica` that write, as (module, name), those that call one among them."""
     trees = {name: tree_of(path) for name, path in REPLICA.items()}
     functions = functions_of(trees)
-    calls = {key: called(node, imports(trees[key[0]]), key[0]) for key, node in functions.items()}
+    imported = {name: imports(tree) for name, tree in trees.items()}
+    calls = {(name, function): called(node, imported[name], name) for (name, function), node in functions.items()}
     writing = {key for key, node in functions.items() if writes(node) or calls_a_method(node)}
     while more := {key for key, others in calls.items() if others & writing} - writing:
         writing |= more

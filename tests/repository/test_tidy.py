@@ -1,6 +1,7 @@
 """What the repository promises of its own code: short functions and names, modules of one idea, a whole wheel."""
 
 import ast
+import re
 import subprocess
 import sys
 import zipfile
@@ -82,6 +83,18 @@ def test_every_module_of_the_core_can_be_imported_first():
         [sys.executable, "-c", IMPORT_EACH_FIRST, *core], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_slow_tests_lie_where_make_test_looks_for_them():
+    marked = re.compile(r"mark\.(e2e|spark)\b")
+    slow = [
+        path
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if path.name != "test_tidy.py" and marked.search(path.read_text())
+    ]
+    makefile = (ROOT / "Makefile").read_text()
+    real = re.search(r"real=\((.*?)\)", makefile)[1].split()
+    assert [name(path) for path in slow if not name(path).startswith(tuple(real))] == []
 
 
 def test_the_wheel_holds_the_packages_and_nothing_of_the_tests(tmp_path):

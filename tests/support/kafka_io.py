@@ -4,7 +4,7 @@ import time
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from tests.support.waiting import await_true
+from tests.support.waiting import PATIENCE_S, await_true
 
 
 def produce(bootstrap_servers, topic, *values):
@@ -14,7 +14,7 @@ def produce(bootstrap_servers, topic, *values):
     producer.close()
 
 
-def read_until(bootstrap_servers, topic, enough, *, timeout_s=30):
+def read_until(bootstrap_servers, topic, enough, *, timeout_s=PATIENCE_S):
     """Return all records of the topic, read from the start until `enough(records)`; on a timeout, show them."""
     consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest")
     try:

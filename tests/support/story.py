@@ -158,6 +158,8 @@ class Story:
     silences: list[tuple[str, int, int]] = field(default_factory=list)
     restarts: list[tuple[str, int]] = field(default_factory=list)
     losses: list[int] = field(default_factory=list)
+    leaders: dict[int, str] = field(default_factory=dict)
+    """The leader of each generation that an answer listed: followers are told its id, too."""
     jumps: list[int] = field(default_factory=list)
     """Instants of probes; before each, other probes were answered whose lines never came."""
     brokers: dict[str, int] = field(default_factory=lambda: {"broker-1": 0})
@@ -228,6 +230,8 @@ class Story:
         broker, parked_ms = how.pop("broker", None), how.pop("parked_ms", 10)
         asked, leader = how.pop("asked", None), how.pop("leader", None)
         members = [(w.member_id, w.instance_id) for w in self.know(*listed)]
+        if members:
+            self.leaders[generation] = members[0][0]
         told = request_log.join(
             self.group,
             who.member_id,
@@ -236,7 +240,7 @@ class Story:
             rebalance_ms=who.poll_ms or self.poll_ms,
             metadata=SUBSCRIPTION,
             asked=asked,
-            leader=leader or (members[0][0] if members else ""),
+            leader=leader or ("" if error else self.leaders.get(generation, "")),
             listed=members,
             instance=who.instance_id,
             error=error,

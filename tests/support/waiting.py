@@ -5,6 +5,9 @@ import signal
 import time
 from collections.abc import Iterator
 
+PATIENCE_S = 240
+"""For an event that a busy machine may make late: it decides when a test fails, and is never waited out."""
+
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
@@ -16,8 +19,9 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def await_true(claim, *, timeout_s=60):
+def await_true(claim, what="it never became true", *, timeout_s=PATIENCE_S):
+    """Wait for something another process or thread does and gives no event for."""
     deadline = time.monotonic() + timeout_s
     while not claim():
-        assert time.monotonic() < deadline, "it never became true"
+        assert time.monotonic() < deadline, what
         time.sleep(0.05)

@@ -11,7 +11,7 @@ from coordinator_model.replica.removals.removal_instant import was_unknown
 from coordinator_model.replica.removals.revocation import own_timers_ms
 from coordinator_model.replica.removals.sync_timeout import sync_deadline_ms
 from coordinator_model.replica.removals.together import Together
-from coordinator_model.replica.session_timer import slept_over
+from coordinator_model.replica.session_timer import gone_by_ms, slept_over
 
 
 def due_in_a_pause(case: Case) -> Answer:
@@ -20,6 +20,8 @@ def due_in_a_pause(case: Case) -> Answer:
     if slept is None:
         return None
     pause, session_due_ms = slept
+    if (gone_by_ms(case.member, case.context) or session_due_ms) < pause.low_ms:
+        return None  # it was gone before the pause
     rebalance_due_ms = _rebalance_due_ms(case, pause)
     if rebalance_due_ms is None or rebalance_due_ms >= session_due_ms:
         return NotMissed()

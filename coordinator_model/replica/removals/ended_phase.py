@@ -136,7 +136,8 @@ def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, 
         if sync_ms is not None:
             at_ms = (member.timer_reset_ms or 0) + sync_ms
             ends.append(_TimerEnd(at_ms, of_session=False, member_id=member.member_id))
-    replaced = (leave.member for leave in replica.leaves if leave.cause is Cause.REPLACED)
+    since = [leave for leave in replica.leaves if leave.applied_ms >= phase.began_after_ms]
+    replaced = (leave.member for leave in since if leave.cause is Cause.REPLACED)
     for member in chain(replica.members.values(), replaced):
         session_from_ms, timeout_ms = member.session_from_ms, member.session_timeout_ms
         if session_from_ms is not None and timeout_ms is not None:

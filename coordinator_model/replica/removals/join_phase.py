@@ -15,7 +15,7 @@ from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, phase_limit_ms, unreported_phase
 from coordinator_model.replica.removals.phases import NEWCOMER, EndedPhase, JoinPhase, JoinsSeen, PhaseEnd, PhaseStart
 from coordinator_model.replica.session_timer import JudgementContext
-from coordinator_model.states import GroupState
+from coordinator_model.states import Cause, GroupState
 
 NEW_MEMBER_MS = 300_000
 """The longest that a newcomer's JoinGroup waits for the phase to end (``classicGroupNewMemberJoinTimeoutMs``)."""
@@ -68,6 +68,20 @@ def end_phase(replica: GroupReplica, generation: int, at_ms: int, *, emptied: bo
     replica.rolled_back_replacements.clear()
 
 
+def note_join_as_it_moved(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
+    """Correct when a phase had not begun yet, if the next coordinator received a JoinGroup before it was known.
+
+    When metadata names that coordinator, the group is taken to be as the log has it (``advance.take_over``). But the
+    coordinator had loaded the group before, and the phase may have begun since.
+    """
+    moves = [r for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED and r.broker == event.broker]
+    for phase in [replica.phase, *_unjudged_phases(replica, event.generation)]:
+        for move in moves:
+            unknown = move.high_ms is None or phase.began_after_ms <= move.high_ms
+            if unknown and move.low_ms < event.arrival_ms < phase.began_after_ms:
+                phase.began_after_ms = move.low_ms
+
+
 def note_join(replica: GroupReplica, event: JoinAnswered) -> None:
     """Note by a JoinGroup's answer who joined a generation, and when the first and the last JoinGroup arrived."""
     ended_ms = replica.generation_since_ms
@@ -92,6 +106,16 @@ def note_unanswered_join(replica: GroupReplica, event: JoinAnswered) -> None:
     for phase in (replica.phase, replica.unreported_phase):
         if phase is not None and (phase.ended is None or event.arrival_ms <= phase.ended.at_ms):
             phase.unanswered = [*phase.unanswered, event.request_member_id][:MAX_UNANSWERED_JOINS]
+
+
+def note_ended(replica: GroupReplica, member_id: str) -> None:
+    """Note an answer 22 for the generation before the phase: the phase has ended, and the member is still there.
+
+    So the member is in the next generation, though it did not rejoin: it is static
+    (``GroupMetadataManager.validateClassicGroupHeartbeat``).
+    """
+    phase = replica.phase
+    phase.unanswered = [*phase.unanswered, member_id][:MAX_UNANSWERED_JOINS]
 
 
 def note_unseen_end(replica: GroupReplica, by_ms: int, context: JudgementContext) -> None:

@@ -1,7 +1,7 @@
 """Cause: the member did not rejoin, and the join phase ended by its timeout, as its start and its limit show."""
 
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
-from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
+from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, ROUNDED_MS
 from coordinator_model.replica.removals.leaves import CUT_MS
 from coordinator_model.replica.removals.phase_timeout import possible_ends_ms
 from coordinator_model.replica.removals.sync_timeout import first_sync_deadline_ms
@@ -161,6 +161,10 @@ def _waited_to_its_timeout(case: Case, end_ms: int | None) -> bool:
 
 
 def _ended_with_the_session(session_ms: int, removed_ms: int, due_ms: int) -> bool:
-    """Tell whether the end of a session ended the phase shortly before the phase's timeout was due."""
+    """Tell whether a session ended shortly before the phase's timeout was due, as the earlier of two timers.
+
+    If the phase ended just as its timeout was due, timers ran in time, and the instants are exact but for rounding.
+    """
     nearer = session_ms <= removed_ms < due_ms and removed_ms - session_ms < due_ms - removed_ms
-    return removed_ms - LATE_MS <= session_ms and (nearer or session_ms < due_ms - EARLY_MS)
+    tolerance_ms = ROUNDED_MS if abs(removed_ms - due_ms) <= ROUNDED_MS else EARLY_MS
+    return removed_ms - LATE_MS <= session_ms and (nearer or session_ms < due_ms - tolerance_ms)

@@ -5,7 +5,7 @@ from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS
 from coordinator_model.replica.removals.phase_timeout import may_have_timed_out, too_young
 from coordinator_model.replica.removals.removal_instant import alive_at_the_end, ends, may_have_ended, was_unknown
-from coordinator_model.replica.session_timer import blindly_heard_ms, deadlines
+from coordinator_model.replica.session_timer import blindly_heard_ms, deadlines, gone_by_ms
 
 
 def kept_as_static(case: Case) -> Answer:
@@ -14,8 +14,18 @@ def kept_as_static(case: Case) -> Answer:
 
 
 def unknown_before_its_end(case: Case) -> Answer:
-    """Answer for a member that the coordinator no longer knew before the phase ended: it was gone by then."""
-    return NotMissed() if was_unknown(case.departure, case.context) else None
+    """Answer for a member that the coordinator no longer knew before the phase ended: it was gone by then.
+
+    If it was heard just before, and its session cannot have ended, the phase's timeout dropped it. Then the coordinator
+    waits once more for its static members, as in ``phase_was_extended``, but here nothing shows when the phase began.
+    """
+    gone_ms = gone_by_ms(case.member, case.context)
+    if gone_ms is None or not was_unknown(case.departure, case.context):
+        return None
+    spans, grace_ms = deadlines(case.departure, case.context), case.context.thresholds.grace_ms
+    heard = gone_ms - grace_ms <= (case.member.last_heartbeat_ms or 0) <= gone_ms
+    alive = bool(spans) and ends(spans)[0] > gone_ms + grace_ms
+    return Missed(gone_ms) if case.departure.phase.static_in and heard and alive else NotMissed()
 
 
 def lived_to_its_end(case: Case) -> Answer:

@@ -33,7 +33,7 @@ def possible_ends_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context:
     If it was due while the coordinator was paused, it ran out when the coordinator woke.
     """
     dues_ms = _possible_dues_ms(phase, session_ends_ms, context)
-    return [when_awake_ms(due_ms, context, told_at_once=False) for due_ms in dues_ms]
+    return [when_awake_ms(due_ms, context) for due_ms in dues_ms]
 
 
 def _possible_dues_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context: JudgementContext) -> list[int]:
@@ -41,7 +41,8 @@ def _possible_dues_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context
 
     If another broker took over during the phase, that broker's phase began with the first JoinGroup that it received.
     Signs from before the move belong to the deposed coordinator's phase. A JoinGroup that the new coordinator answered
-    belongs to its own, though the deposed one may have gone on until after it.
+    belongs to its own, though the deposed one may have gone on until after it. It may also come before the first sign:
+    its line is written only when the phase ends.
     """
     start, limit_ms, first_ms = phase.started, phase.limit_ms, phase.joins.first_ms
     if start is None or limit_ms is None:
@@ -51,8 +52,8 @@ def _possible_dues_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context
     moved_ms = max((r.low_ms for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED), default=0)
     ends_ms = [at_ms + lasts_ms for at_ms, lasts_ms in starts if at_ms > moved_ms]
     ended_since = phase.ended is not None and phase.ended.at_ms > moved_ms
-    if start.at_ms <= moved_ms and first_ms is not None and (first_ms > moved_ms or ended_since):
-        ends_ms.append(first_ms + limit_ms)
+    if first_ms is not None and (first_ms > moved_ms or ended_since):
+        ends_ms += [first_ms + limit_ms] if start.at_ms <= moved_ms or first_ms < start.at_ms else []
     return ends_ms
 
 

@@ -57,7 +57,8 @@ class JoinPhase:
     ended: PhaseEnd | None = None
     """None: it goes on, or the group was upgraded to KIP-848 while it went on."""
     unanswered: list[str] = field(default_factory=list)
-    """Ids of members whose JoinGroup was applied in it but answered 15: they joined, though no answer says so."""
+    """Ids of members of the generation that it leads to, though no answer lists them. Their JoinGroup was applied in it
+    but answered 15, or their heartbeat was answered 22 after it had ended."""
 
     @property
     def started_ms(self) -> int | None:
@@ -88,6 +89,9 @@ class EndedPhase(JoinPhase):
     unjoined: list[str] = field(default_factory=list)
     """The members for which it waited and that are not seen to have joined: static ones by instance id, pending ones
     (79) by member id."""
+    written_by: str = ""
+    """The former coordinator that wrote the record of the generation that ended it, as its answer to the leader's
+    SyncGroup shows."""
 
     def is_of(self, phase: JoinPhase) -> bool:
         """Tell whether this is what is kept of the given phase: its end and ``began_after_ms`` identify it."""

@@ -174,10 +174,18 @@ def _left_after(leave: Leave, departure: Departure, context: JudgementContext) -
 
 
 def _outlived(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a session cannot have ended by the removal, if the coordinator was the one that was known then."""
+    """Tell whether a session cannot have ended by the removal, if the coordinator was the one that was known then.
+
+    A heartbeat answered 15 behind a stalled write restarted the timer: a member that is gone is answered 25 at once.
+    """
     known = context._replace(timer_resets=[r for r in context.timer_resets if r.low_ms <= departure.removed_ms])
-    spans = deadlines(departure, context_before(departure, known))
-    return bool(spans) and ends(spans)[0] > departure.removed_ms + context.thresholds.grace_ms
+    spans, parked_ms = deadlines(departure, context_before(departure, known)), departure.member.parked_heartbeat_ms
+    if not spans:
+        return False
+    first_ms = ends(spans)[0]
+    if parked_ms is not None and parked_ms <= departure.removed_ms:
+        first_ms = max(first_ms, parked_ms + (session_timeout_ms(departure.member, context) or 0))
+    return first_ms > departure.removed_ms + context.thresholds.grace_ms
 
 
 def after_a_move(departure: Departure, context: JudgementContext) -> JudgementContext:
@@ -192,32 +200,76 @@ def after_a_move(departure: Departure, context: JudgementContext) -> JudgementCo
     return context._replace(timer_resets=timer_resets)
 
 
-def emptied_ms(departure: Departure, together: Together) -> int | None:
-    """Return when a session ended, if a classic group became empty as its last session ended: its record shows that.
+def restarted_end_ms(departure: Departure, together: Together, leaves: Iterable[Leave]) -> int | None:
+    """Return when a session ended if the end of the last session emptied its group, and a load had begun them all.
 
-    The coordinator writes that record when the session ends. If the record seems late, all session timers had restarted
-    unseen, because another coordinator had loaded the group. If it seems early, that coordinator had loaded the group
-    before its move was seen. None: the record is in time, or there is no such record.
+    The coordinator writes the record of the empty group when that session ends, so the record dates all of them.
+    ``had_restarted`` and ``may_have_restarted`` tell whether there was such a load.
+
+    A member that left or was replaced in the phase before the load counts, too. Only the end of the phase is written,
+    so the coordinator that loads the log has that member again. None: something else may have emptied the group.
     """
     timeout_ms = session_timeout_ms(departure.member, together.context)
     shown_later = departure.answered_by != "" or not _ended_with_the_last_session(departure)
-    if shown_later or departure.member.in_kip848_group or timeout_ms is None:
+    apart = len(together.dropped) != len(together.departures)
+    if shown_later or apart or departure.member.in_kip848_group or timeout_ms is None:
         return None
-    longest_ms = together.once(_longest_of_those_restarted_ms)
-    return None if longest_ms is None else departure.removed_ms - longest_ms + timeout_ms
+    still_in = (leave for leave in leaves if _was_in_the_log(leave, departure))
+    longest_ms = together.once(_longest_session_ms)
+    longest_ms = max([longest_ms, *(leave.member.session_timeout_ms or 0 for leave in still_in)])
+    return departure.removed_ms - longest_ms + timeout_ms
 
 
-def _longest_of_those_restarted_ms(together: Together) -> int | None:
-    """Return the longest session timeout; None unless all were removed at once, and timers had restarted unseen."""
+def _was_in_the_log(leave: Leave, departure: Departure) -> bool:
+    """Tell whether the log still had a member that left or was replaced in the phase in which a group became empty.
+
+    The deposed coordinator answered a replacement, whenever it came. It answered a leave only if that came before the
+    load: later ones may be the new coordinator's.
+    """
+    member, removed_ms = leave.member, departure.removed_ms
+    if member.generation is None or not departure.phase.began_after_ms <= leave.applied_ms <= removed_ms:
+        return False
+    before_the_load = leave.applied_ms <= removed_ms - (member.session_timeout_ms or 0)  # which began its session
+    return leave.cause is Cause.REPLACED or (before_the_load and not member.awaiting_sync)
+
+
+def _longest_session_ms(together: Together) -> int:
+    return max(session_timeout_ms(d.member, together.context) or 0 for d in together.dropped)
+
+
+def had_restarted(together: Together) -> bool:
+    """Tell whether all session timers of a group that became empty had surely restarted unseen.
+
+    If its record seems late, another coordinator had loaded the group. If it seems early, that coordinator had loaded
+    the group before its move was seen.
+    """
     same, context = together.dropped, together.context
-    if len(same) != len(together.departures):
-        return None
-    # in a pause this short nothing shows, and timers run late by up to its length
-    slept_ms = context.thresholds.progress_gap_ms
-    is_late = max(together.latest_ends_ms.values()) + slept_ms < together.removed_ms
-    if not is_late and not all(_outlived(d, context) and may_have_ended(d, context) for d in same):
-        return None
-    return max(session_timeout_ms(d.member, context) or 0 for d in same)
+    return _no_known_timer_ran(together) or all(_outlived(d, context) and may_have_ended(d, context) for d in same)
+
+
+def may_have_restarted(together: Together) -> bool:
+    """Tell whether a group became empty later than its last session was due: timers run within milliseconds.
+
+    A load that was not seen explains that, and a short pause of the coordinator as well. After a pause, the sessions
+    that were due before the last one may have ended in time.
+    """
+    ends_ms = together.latest_ends_ms.values()
+    return min(ends_ms) > 0 and max(ends_ms) + LATE_MS < together.removed_ms
+
+
+def _no_known_timer_ran(together: Together) -> bool:
+    """Tell whether a group became empty at an instant at which no known session can have ended.
+
+    Each session can have ended before. If a touch is uncertain, it can also be due later.
+    """
+    same, thresholds = together.dropped, together.context.thresholds
+    # In a pause this short nothing shows, and timers run late by up to its length. Which of several timers ran late is
+    # not known. A group's only member has one timer, so the record dates that one.
+    tolerance_ms = thresholds.grace_ms if len(same) == 1 else thresholds.progress_gap_ms
+    known = [spans for spans in map(together.spans.of, same) if spans]
+    before = all(any(last_ms + tolerance_ms < together.removed_ms for _, last_ms, _ in spans) for spans in known)
+    ran = any(_overlap(spans, together.removed_ms - tolerance_ms, together.removed_ms + EARLY_MS) for spans in known)
+    return before and not ran
 
 
 def _ended_with_the_last_session(departure: Departure) -> bool:
@@ -284,7 +336,7 @@ def _longest_unheard_ms(together: Together) -> list[tuple[TimerReset, int]]:
 def alive_at_the_end(together: Together) -> tuple[int, set[int]] | None:
     """Return when the join phase began and which members were alive at its end, by ``id`` of the departures.
 
-    None unless the end of another session began it.
+    None unless the end of another session began it. If a request began it, its first sign is that request.
 
     After a move of the coordinator the end of that session is known only within a span. The end of the phase dates it
     better: it came one rebalance timeout later, if neither the last JoinGroup nor the end of a session ended the phase.
@@ -296,6 +348,8 @@ def alive_at_the_end(together: Together) -> tuple[int, set[int]] | None:
         return None
     began_ms = removed_ms - phase.limit_ms
     if phase.static_in or not phase.began_after_ms <= began_ms <= phase.started.at_ms + EARLY_MS:
+        return None
+    if phase.started.by and abs(began_ms - phase.started.at_ms) <= EARLY_MS:
         return None
     spans = [(d, together.spans.of(d)) for d in together.dropped]
     if any(_overlap(own, removed_ms - LATE_MS, removed_ms + EARLY_MS) for _, own in spans):

@@ -20,9 +20,8 @@ def not_revoked(case: Case) -> Answer:
         return None
     if _not_revoked_since_a_load(case) or _may_be_due_since_a_load(case) or _missed_one_before(case):
         return Missed(case.removed_ms)
-    ran_ms = (
-        when_awake_ms(at_ms, case.context, told_at_once=True) for at_ms in own_timers_ms(case.member, case.context)
-    )
+    timers_ms = own_timers_ms(case.member, case.context)
+    ran_ms = [when_awake_ms(at_ms, case.context, written_ms=case.removed_ms) for at_ms in timers_ms]
     timer_ms = max((at_ms for at_ms in ran_ms if at_ms <= case.removed_ms + EARLY_MS), default=None)  # none runs early
     if timer_ms is None or timer_ms > case.removed_ms >= case.session_end_ms >= case.removed_ms - EARLY_MS:
         return NotMissed()  # the session had ended, and this timer was not due yet
@@ -34,7 +33,9 @@ def own_timers_ms(member: Member, context: JudgementContext) -> list[int]:
     """Return by when a member of a KIP-848 group may have had to revoke, rejoin or sync.
 
     A coordinator that loads the group restarts the timers of revocations, but not those of joins and syncs
-    (``GroupMetadataManager.onLoaded``).
+    (``GroupMetadataManager.onLoaded``). A timer that was due by the latest possible load may have run before it. A
+    revocation's timer that was started before a static member left for a while (-2) does nothing, because that changes
+    the member's epoch (``GroupMetadataManager.scheduleConsumerGroupRebalanceTimeout``).
     """
     loads = [reset for reset in context.timer_resets if reset.may_load]
     starts_ms = [
@@ -42,10 +43,15 @@ def own_timers_ms(member: Member, context: JudgementContext) -> list[int]:
         for since_ms in (member.owes_since_ms, *member.may_owe_since_ms)
         if since_ms is not None and not any(reset.low_ms >= since_ms for reset in loads)
     ]
+    timeout_ms = member.rebalance_timeout_ms or 0
     if member.revoking_since_ms is not None:
-        loaded_ms = [reset.high_ms or 0 for reset in loads if reset.low_ms >= member.revoking_since_ms]
-        starts_ms.append(max([member.revoking_since_ms, *loaded_ms]))
-    return [since_ms + (member.rebalance_timeout_ms or 0) for since_ms in starts_ms]
+        since = [reset for reset in loads if reset.low_ms >= member.revoking_since_ms]
+        loaded_by_ms = max((reset.high_ms for reset in since if reset.high_ms is not None), default=None)
+        if member.away_ms is None and (loaded_by_ms is None or member.revoking_since_ms + timeout_ms <= loaded_by_ms):
+            starts_ms.append(member.revoking_since_ms)
+        if loaded_by_ms is not None:
+            starts_ms.append(loaded_by_ms)
+    return [since_ms + timeout_ms for since_ms in starts_ms]
 
 
 def _not_revoked_since_a_load(case: Case) -> bool:

@@ -9,7 +9,13 @@ from coordinator_model.replica.removals.case import Case, SessionExpired, Unexpl
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import LATE_MS
 from coordinator_model.replica.removals.leaves import CUT_MS
-from coordinator_model.replica.removals.removal_instant import deadline_interval_ms, emptied_ms, gone_between
+from coordinator_model.replica.removals.removal_instant import (
+    deadline_interval_ms,
+    gone_between,
+    had_restarted,
+    may_have_restarted,
+    restarted_end_ms,
+)
 from coordinator_model.replica.removals.revocation import own_timers_ms
 from coordinator_model.replica.removals.together import Together
 from coordinator_model.replica.session_timer import (
@@ -50,8 +56,11 @@ def session_ended(case: Case) -> SessionExpired | Unexplained:
     """Judge by the session alone: either it had ended by the removal, or something unseen explains the removal."""
     member, removed_ms, context = case.member, case.removed_ms, case.context
     grace_ms, end_ms = context.thresholds.grace_ms, case.session_end_ms
+    restarted_ms = None
     if not _emptied_by_another(case):
-        end_ms = emptied_ms(case.departure, case.together) or end_ms
+        restarted_ms = restarted_end_ms(case.departure, case.together, case.replica.leaves)
+    if restarted_ms is not None and case.together.once(had_restarted):
+        end_ms = restarted_ms
     gone_ms = min(gone_by_ms(member, context) or removed_ms, removed_ms)
     if gone_ms < end_ms - (TIMER_EARLY_MS if member.in_kip848_group else grace_ms):
         return _unseen(case)  # a leave or a move of the coordinator was not seen
@@ -59,7 +68,7 @@ def session_ended(case: Case) -> SessionExpired | Unexplained:
         if removed_ms - end_ms > (session_timeout_ms(member, context) or 0) // UNSEEN_DIVISOR:
             return _unseen(case)  # the member lived on unseen, so it may have left unseen too
         end_ms = removed_ms  # timers run in time, so only one heartbeat was not seen
-    return _expired(case, end_ms)
+    return _expired(case, end_ms, restarted_ms)
 
 
 def own_cause(member: Member) -> Cause:
@@ -75,8 +84,8 @@ def own_cause(member: Member) -> Cause:
     return Cause.SESSION_OR_POLL if member.beats_in_poll else Cause.SESSION_TIMEOUT
 
 
-def _expired(case: Case, end_ms: int) -> SessionExpired:
-    """Return the verdict that the session ended at ``end_ms``.
+def _expired(case: Case, end_ms: int, restarted_ms: int | None) -> SessionExpired:
+    """Return the verdict that the session ended at ``end_ms``, or at ``restarted_ms`` if its timer restarted unseen.
 
     If only an interval is known, and an instant within it has been reported already, that instant stays.
     """
@@ -84,6 +93,9 @@ def _expired(case: Case, end_ms: int) -> SessionExpired:
     blamed = reset if reset is not None and reset.cause is not Cause.UNKNOWN else None
     blamed = blamed or blamed_reset(end_ms, timeout_ms, case.context.timer_resets)
     from_ms, until_ms = deadline_interval_ms(case.departure, end_ms, blamed, case.context)
+    other_ms = end_ms if restarted_ms is None or not case.together.once(may_have_restarted) else restarted_ms
+    if from_ms is None and abs(other_ms - end_ms) > case.context.thresholds.grace_ms:
+        from_ms, until_ms = min(end_ms, other_ms), max(end_ms, other_ms)
     reported_ms = case.member.verdict_ms
     if reported_ms is not None and (from_ms or end_ms) <= reported_ms <= (until_ms or end_ms):
         end_ms = reported_ms

@@ -17,7 +17,7 @@ def not_synced(case: Case) -> Answer:
         return None
     lived_on = case.own_latest_end_ms > case.removed_ms + EARLY_MS  # e.g. heard behind a stalled write
     missed = sync_ms < case.session_end_ms or (sync_ms == case.session_end_ms and lived_on)
-    return Missed(when_awake_ms(sync_ms, case.context, told_at_once=False)) if missed else NotMissed()
+    return Missed(when_awake_ms(sync_ms, case.context)) if missed else NotMissed()
 
 
 def first_sync_deadline_ms(together: Together, departure: Departure) -> int | None:
@@ -42,6 +42,6 @@ def sync_deadline_ms(departure: Departure, context: JudgementContext) -> int | N
         return None
     if started_ms is not None and started_ms < deadline_ms - EARLY_MS:
         return None
-    if (member.last_heartbeat_ms or 0) > when_awake_ms(deadline_ms, context, told_at_once=False) + LATE_MS:
+    if (member.last_heartbeat_ms or 0) > when_awake_ms(deadline_ms, context) + LATE_MS:
         return None  # it was heard after the timer had run, so it had synced
     return deadline_ms if deadline_ms <= departure.removed_ms + EARLY_MS else None

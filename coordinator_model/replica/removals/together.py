@@ -27,9 +27,10 @@ def context_before(departure: Departure, context: JudgementContext) -> Judgement
 def may_precede(reset: TimerReset, departure: Departure) -> bool:
     """Tell whether a timer reset can have come before a removal.
 
-    A move of the coordinator away from the broker whose answer showed the removal cannot.
+    A move of the coordinator away from the broker whose answer or whose record showed the removal cannot.
     """
-    moved_away = reset.cause is Cause.COORDINATOR_MOVED and departure.answered_by not in ("", reset.broker)
+    shown_by = departure.answered_by or departure.phase.written_by
+    moved_away = reset.cause is Cause.COORDINATOR_MOVED and shown_by not in ("", reset.broker)
     low_ms = reset.low_ms if reset.since_ms is None else reset.since_ms
     return low_ms <= departure.removed_ms and not moved_away
 

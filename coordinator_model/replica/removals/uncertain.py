@@ -104,7 +104,8 @@ def heartbeats_are_filtered_out(inference: Inference) -> bool:
     """Tell whether the member outlived its session although none of its heartbeats was seen.
 
     Then the request log leaves heartbeats out. It does not if a heartbeat of any member of the shard was seen since
-    this member joined: its own would have been seen too.
+    this member's session began: its own would have been seen too. In a KIP-848 group only heartbeats of the same
+    protocol count, because a filter may hide one kind of request.
     """
     member, seen_ms = inference.member, inference.context.proof_arrival_ms
     if member.parked_heartbeat_ms is not None or member.last_heartbeat_ms is not None:
@@ -112,7 +113,17 @@ def heartbeats_are_filtered_out(inference: Inference) -> bool:
     if member.kip848 and member.session_from_ms is None and not seen_ms:
         return True  # it joined by a heartbeat, which was not seen
     since_ms = max(member.session_from_ms or member.joined_ms or 0, inference.context.live_from_ms)
-    return (member.in_kip848_group or seen_ms <= since_ms) and _outlived_its_session(inference)
+    seen = _beats_are_seen(inference, since_ms) if member.in_kip848_group else seen_ms > since_ms
+    return not seen and _outlived_its_session(inference)
+
+
+def _beats_are_seen(inference: Inference, since_ms: int) -> bool:
+    """Tell whether another member of a KIP-848 group was heard twice since an instant, by the same kind of request.
+
+    The first of these heartbeats may have been a join, which tells more than a plain heartbeat.
+    """
+    members = inference.replica.members.values()
+    return any((m.previous_heartbeat_ms or 0) > since_ms for m in members if m.kip848 == inference.member.kip848)
 
 
 def request_may_have_been_pending(inference: Inference) -> bool:

@@ -207,9 +207,11 @@ class CommitTable:
         """Return the slots of partitions of a topic, creating them if needed."""
         head = key_of(group, topic, 0)[:-PARTITION_BYTES]
         keys = [head + number.to_bytes(PARTITION_BYTES, "big") for number in partitions]
-        if not all(map(self._slots.__contains__, keys)):
+        slots = list(map(self._slots.get, keys))
+        if None in slots:
             self._make_all(list(dict.fromkeys(key for key in keys if key not in self._slots)))
-        return list(map(self._slots.__getitem__, keys))
+            slots = list(map(self._slots.get, keys))
+        return slots  # type: ignore[return-value] # each has one now
 
     def slots_of(self, group: str) -> Int64s:
         """Return the slots of a group."""

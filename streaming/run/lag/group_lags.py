@@ -43,6 +43,8 @@ FIRST_S: Final = 1.5
 """The same for groups that were never judged: after a start no lag is known."""
 AT_ONCE: Final = 64
 """How many groups are judged together."""
+FIRST_AT_ONCE: Final = 1_024
+"""The same in a round that judges all groups, however long that takes."""
 AGAIN_MS: Final = 60_000
 """How soon a group without news is judged again."""
 SUSPECT_MS: Final = 5_000
@@ -283,10 +285,11 @@ class GroupLags:
         """Judge groups for a limited time; the rest wait for the next batch."""
         outputs: list[Said] = []
         # Nothing has been judged before this first batch, so it judges all groups, however long that takes.
-        began_s, first_s = time.monotonic(), float("inf") if self._is_first else FIRST_S
+        began_s = time.monotonic()
+        first_s, at_once = (float("inf"), FIRST_AT_ONCE) if self._is_first else (FIRST_S, AT_ONCE)
         self._is_first = False
         while self._queue and time.monotonic() - began_s < (JUDGE_S if self._queue[0] in self._judged else first_s):
-            groups = [self._queue.popleft() for _ in range(min(AT_ONCE, len(self._queue)))]
+            groups = [self._queue.popleft() for _ in range(min(at_once, len(self._queue)))]
             known = [self._as_heard(self._groups[group]) for group in groups if group in self._groups]
             outputs += self._judge_groups(known, thresholds_of)
         return outputs
@@ -305,7 +308,7 @@ class GroupLags:
 
     def _question(self, found: Partitions, number: int, thresholds_of: Callable[[str], Thresholds]) -> Question:
         facts, at_ms = found.groups[number].facts, self._round.at_ms
-        outage_end_ms = max(found.outage_end_ms(number), self._outages.end_ms(facts.shard, at_ms))
+        outage_end_ms = max(found.outage_ends_ms[number], self._outages.end_ms(facts.shard, at_ms))
         judged = self._judged.get(facts.group)
         pairs = iter(() if judged is None else judged.history)
         history, commits = list(zip(pairs, pairs, strict=True)), self._table.commits.get(facts.group, 0)

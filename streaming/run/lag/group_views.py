@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -78,8 +78,8 @@ def note_owners(table: CommitTable, changes: Sequence[tuple[Sequence[str], SeenG
     if not changes:
         return
     places = [_places(table, now) for _, now in changes]
-    sizes = [len(of_group) for of_group in places]
-    slots, numbers = np.array([*chain.from_iterable(places)], np.int64).reshape(-1, 2).T
+    sizes = [len(slots) for slots, _ in places]
+    slots, numbers = (np.array([*chain.from_iterable(of_groups)], np.int64) for of_groups in zip(*places, strict=True))
     renumbered = [_renumbered(before, now.members) for before, now in changes]
     firsts = np.cumsum([0, *map(len, renumbered[:-1])])
     known = table.owner[slots]
@@ -94,14 +94,15 @@ def note_owners(table: CommitTable, changes: Sequence[tuple[Sequence[str], SeenG
     table.free_unused(of_groups)
 
 
-def _places(table: CommitTable, now: SeenGroup) -> list[tuple[int, int]]:
-    """Return the slot of each partition that a member has, with the member's number."""
-    return [
-        (slot, number)
-        for number, held in enumerate(now.held)
-        for topic, partitions in held
-        for slot in table.slots_for(now.facts.group, topic, partitions)
-    ]
+def _places(table: CommitTable, now: SeenGroup) -> tuple[list[int], list[int]]:
+    """Return the slots of the partitions that members have, and for each slot the number of its member."""
+    slots: list[int] = []
+    numbers: list[int] = []
+    for number, held in enumerate(now.held):
+        for topic, partitions in held:
+            slots += table.slots_for(now.facts.group, topic, partitions)
+            numbers += repeat(number, len(partitions))
+    return slots, numbers
 
 
 def disown(table: CommitTable, group: str) -> None:

@@ -57,11 +57,10 @@ class Partitions:
         self._texts: dict[int, str | None] = {0: None}
         self.windows = table.windows(slots)
         self.columns = _columns(table, at, history, slots, self.windows)
-
-    def outage_end_ms(self, number: int) -> int:
-        """Return since when all leaders of a group's partitions have answered; 0: always."""
-        start, end = self.bounds[number : number + 2]
-        return int(self.columns.answered_since_ms[start:end].max(initial=0))
+        outage_ends_ms = np.zeros(len(groups), np.int64)
+        np.maximum.at(outage_ends_ms, of_group, self.columns.answered_since_ms)
+        self.outage_ends_ms = outage_ends_ms.tolist()
+        """Since when all leaders of each group's partitions have answered; 0: always."""
 
     def of(self, number: int) -> list[PartitionLag]:
         """Return the partitions of a group."""

@@ -350,11 +350,11 @@ class _PlainGroup:
             at_ms=self._lists.now_ms,
             judged=JudgedBy.LAG,
             findings=[],
-            pending=[*self._may_be_stalled(), *self._may_grow()] if known else None,
+            pending=_Pending(self) if known else None,
             owners=self._at_work() if known and not self._context.instant.is_simple else None,
         )
 
-    def _may_be_stalled(self) -> Iterator[tuple[str, str, int]]:
+    def may_be_stalled(self) -> Iterator[tuple[str, str, int]]:
         """Yield the same as `partition_stalled.pending`."""
         is_waiting, rule = self._slice("is_waiting"), PARTITION_STALLED.id
         if True not in is_waiting:
@@ -369,7 +369,7 @@ class _PlainGroup:
         for name in sorted({*compress(of_rows, is_waiting)}):
             yield rule, name, newest_ms[name]
 
-    def _may_grow(self) -> Iterator[tuple[str, str, int]]:
+    def may_grow(self) -> Iterator[tuple[str, str, int]]:
         """Yield the same as `lag_growing.pending`."""
         flags = self._slice("may_grow")
         if any(flags) and may_grow(self._context):
@@ -381,3 +381,14 @@ class _PlainGroup:
             return []
         owners = [self._owners[number] for number in {*self._owner} - {-1}]
         return sorted(owner.member_id for owner in owners if owner.liveness != "violated")
+
+
+class _Pending:
+    """What a group's report calls pending. It is worked out when it is read, because few groups have an incident."""
+
+    def __init__(self, group: _PlainGroup) -> None:
+        self._group = group
+
+    def __iter__(self) -> Iterator[tuple[str, str, int]]:
+        yield from self._group.may_be_stalled()
+        yield from self._group.may_grow()

@@ -183,6 +183,19 @@ def test_instants_of_a_shippers_buffer_open_a_blind_window(name):
     assert bool(made.take_noted()) is bool(window)
 
 
+def test_only_a_probe_on_a_connection_from_before_a_hole_shows_what_that_was():
+    """The probe may have given up and connected again while the broker was paused."""
+    made = clock(("a", 1_000, YES))
+    made.probed("a", 1, 1_000, 1_000, LIMITS, "old")
+    before_ms = made.advance("a", 5_000, LIMITS)
+    made.probed("a", 1, 5_000, before_ms, LIMITS, "new")
+    assert made.hole_is_open
+    before_ms = made.advance("a", 5_003, LIMITS)
+    made.probed("a", 2, 5_003, before_ms, LIMITS, "old")
+    assert not made.hole_is_open
+    assert [reset.woke_ms for reset in made.timer_resets] == [5_000]
+
+
 def test_lines_lost_by_another_broker_are_nothing_here():
     made = clock(("a", 1_000, YES), ("b", 1_000, None))
     made.lost_lines("b", 2_000, 1_000)

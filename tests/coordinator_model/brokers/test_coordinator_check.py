@@ -52,6 +52,21 @@ def test_15_behind_a_stalled_write_is_no_refusal(parked_ms, expected):
     assert proof(event_of("heartbeat", 15), parked_ms, STALLED_WRITE_MS) is expected
 
 
+# who asked to join behind a stalled write: before version 1 it does not name itself -> how its expiry is reported
+FIRST = {"m1": ("session-expired", "session-timeout"), "": ("member-removed", "unknown")}
+
+
+@pytest.mark.parametrize("named", FIRST)
+def test_the_first_write_that_times_out_shows_which_broker_coordinates(named):
+    """Nothing else is answered before the session ends: the coordinator was not known, so nothing was reported."""
+    story = Story().member(1_000, "m1").epoch(1_000, 2).target(1_000, 2).current(1_000, "m1", 2)
+    story.hello(6_000, named, 0, 0, error=15, parked_ms=5_000).gone(7_000, "m1").epoch(7_000, 3)
+    told = story.target(7_000, 3).play(9_000, consumer_session_timeouts_ms={"": 6_000})
+    rule, cause = FIRST[named]
+    assert told.facts(rule, "subject", "cause") == [("m1", cause)]
+    assert told.group["coordinator"] == "broker-1"
+
+
 @pytest.mark.parametrize("error", [24, 26, 30, 35, 42, -1])
 def test_a_request_that_anybody_may_send_to_another_broker_hides_no_death(error):
     """A JoinGroup that Kafka refuses before it looks who coordinates, once a second at broker-2."""

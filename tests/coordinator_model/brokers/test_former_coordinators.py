@@ -14,7 +14,7 @@ from coordinator_model.brokers.former_coordinators import (
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.thresholds import Thresholds
-from tests.support.story import Who, stable
+from tests.support.story import T0, Who, stable
 
 LIMITS = Thresholds()
 
@@ -37,6 +37,11 @@ ANSWERS = {
     "it goes on": ([*MOVED, ("a", 3_500, YES), ("a", 6_000, YES)], "b", True),
     "it stops": (MOVED, "b", False),
     "it refuses, and is elected again": ([*MOVED, ("a", 3_500, NO), ("a", 9_000, YES)], "a", False),
+    "it refuses, another leads, and it is elected again": (
+        [("a", 1_000, YES), ("a", 2_500, NO), ("b", 3_000, YES), ("a", 5_000, YES)],
+        "a",
+        False,
+    ),
     "it comes back after a silence": (
         [*MOVED, *(("b", s * 1_000, YES) for s in range(4, 20)), ("a", 20_000, YES)],
         "a",
@@ -50,6 +55,11 @@ def test_who_coordinates_when_a_former_coordinator(name):
     steps, coordinator, went_on = ANSWERS[name]
     clock = believed(*steps)
     assert (clock.coordinator, clock.timer_resets[-1].went_on) == (coordinator, went_on)
+
+
+def test_a_coordinator_that_refused_as_it_loaded_loaded_after_that():
+    clock = believed(("a", 1_000, YES), ("b", 2_000, NO), ("b", 2_400, YES))
+    assert clock.timer_resets[-1].since_ms == 2_000
 
 
 def test_where_the_next_one_is_silent_the_former_may_coordinate_again():
@@ -125,6 +135,25 @@ def test_a_leave_at_a_deposed_coordinator_explains_a_record_of_its_instant(left_
     story.record(17_200, 2, "m1")
     told = story.beats("m1", 17_500, 24_000, generation=2, broker="broker-2").play(24_000)
     assert [member for _, member in told.accusations] == accused
+
+
+@pytest.mark.parametrize(("stored", "exact"), [(True, True), (False, False)])
+def test_a_record_that_a_deposed_coordinator_stored_shows_that_it_let_expire(stored, exact):
+    """broker-1's clock is ahead, so it seems to end the phase of 10,000 after metadata has named broker-2.
+
+    It accepts the leader's assignment, so the record of generation 2 is its own.
+    """
+    pod = Who("pod", instance_id="pod-1", port=5_010)
+    story = stable("m1", pod)
+    story.brokers["broker-2"] = 0
+    story.leads(0, "broker-1").beats("m1", 1_000, 10_000).beats("pod", 1_000, 4_000).beat(10_100, "m1", error=27)
+    story.leads(10_200, "broker-2").join(10_300, "m1", 2, listed=["m1"], parked_ms=50).record(10_340, 2, "m1")
+    if stored:
+        story.sync(10_350, "m1", 2, leader=True)
+    story.beat(12_000, "m1", 2, error=16).beats("m1", 12_500, 16_000, generation=2, broker="broker-2")
+    [told] = story.play(16_000).of("session-expired")
+    assert (told["subject"], told["cause"] == "session-timeout") == ("pod-1", exact)
+    assert ("deadline_from_ms" not in told["detail"], told["deadline_ms"] == T0 + 10_000) == (exact, exact)
 
 
 def test_a_removal_that_nothing_explains_is_told_once_a_move_does():

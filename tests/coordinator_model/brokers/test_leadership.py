@@ -76,12 +76,24 @@ def test_a_broker_that_metadata_disputes_is_believed_after_a_minute(leader_answe
 def test_metadata_from_before_its_leader_resigned_disputes_nothing():
     leadership = Leadership()
     leadership.name(named(1_000))
-    leadership.resign("b", 1_500)
+    leadership.resign("b", 1_500, had_led=True)
     assert leadership.disputes("b", SURE, 2_000, 0)
-    leadership.resign("a", 2_100)
+    leadership.resign("a", 2_100, had_led=True)
     assert not leadership.disputes("b", SURE, 2_200, 0)
     leadership.name(named(3_000))
     assert leadership.disputes("b", SURE, 3_100, 0)
+
+
+@pytest.mark.parametrize(("had_led", "outdated"), [(True, None), (False, False)])
+def test_the_epoch_of_a_leader_that_has_resigned_is_over(had_led, outdated):
+    """A broker that knows only that epoch may still name it. A leader that has not led yet may refuse, too."""
+    leadership = Leadership()
+    leadership.name(named(1_000, epoch=4))
+    for at_ms in (2_000, 2_100):
+        leadership.resign("a", at_ms, had_led=had_led)
+    assert leadership.name(named(3_000, epoch=4)) is outdated
+    assert leadership.disputes("b", SURE, 3_100, 0) != had_led
+    assert leadership.name(named(4_000, *TO_B, epoch=5)) is True
 
 
 def test_a_leader_is_known_to_have_led_until_metadata_last_named_it():
@@ -171,6 +183,14 @@ def test_who_leaves_the_next_coordinator_before_metadata_names_it_has_left(named
     assert told.of("member-removed") == []
     assert told.accusations == []
     assert list(told.members) == ["m1"]
+
+
+@pytest.mark.parametrize(("epoch", "coordinator"), [(4, "broker-2"), (5, "broker-1"), (None, "broker-1")])
+def test_a_coordinator_that_has_refused_does_not_come_back_in_its_epoch(epoch, coordinator):
+    """broker-2 answers as the coordinator; then metadata, which may be of a broker that is behind, names broker-1."""
+    story = watched(0).leads(5_000, "broker-1", leader_epochs=[4]).beats("m1", 1_000, 7_000).beat(8_000, "m1", error=16)
+    story.beats("m1", 8_500, 9_500, broker="broker-2").leads(10_000, "broker-1", leader_epochs=[epoch])
+    assert story.play(10_500).group["coordinator"] == coordinator
 
 
 def test_metadata_alone_moves_the_coordinator_of_frozen_members():

@@ -1,5 +1,7 @@
 """What a removal proves where another broker took over, or may have: seen first on Kafka's own coordinator."""
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator_model.brokers.timer_reset import TimerReset
@@ -103,6 +105,52 @@ def test_a_group_that_is_emptied_late_had_all_its_sessions_begin_anew():
     story = stable("m1", "m2").beats("m1", 1_000, 4_000).beats("m2", 1_000, 4_000).record(13_000, 2)
     told = story.play(20_000)
     assert {row[1] for row in told.facts("session-expired", "subject", "deadline_ms")} == {13_000}
+
+
+@pytest.mark.parametrize(("removed_ms", "interval"), [(12_150, (None, None)), (12_400, (10_000, 12_400))])
+def test_a_group_emptied_a_little_late_leaves_the_earlier_sessions_open(removed_ms, interval):
+    """m2's session was due at 12,000. Either a short pause delayed its end, or all sessions had begun anew unseen."""
+    story = stable("m1", "m2").beats("m1", 1_000, 4_000).beats("m2", 1_000, 6_000).record(removed_ms, 2)
+    told = story.play(20_000).facts("session-expired", "subject", "deadline_ms", "detail")
+    ends = {
+        subject: (ms, detail.get("deadline_from_ms"), detail.get("deadline_until_ms")) for subject, ms, detail in told
+    }
+    from_ms, until_ms = (None if ms is None else T0 + ms for ms in interval)
+    assert ends == {"m1": (10_000, from_ms, until_ms), "m2": (12_000, None, None)}
+
+
+def test_who_was_replaced_at_a_deposed_coordinator_may_end_last_at_the_next():
+    """broker-2 loads the group at 5,000, unseen. There pod-1's session of 10 s ends last, and the group is empty.
+
+    Its successors wait at broker-1, which writes nothing; the first is answered 82 as the second comes.
+    """
+    old = replace(OLD, session_ms=10_000)
+    story = two_brokers(stable("m1", old)).beats("m1", 1_000, 4_000).beats("old", 1_000, 4_000)
+    story.join(9_500, NEW, -1, error=82, asked="", parked_ms=500).record(15_000, 2)
+    told = story.play(20_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m1", 11_000)]
+
+
+def test_who_left_before_another_coordinator_loaded_the_log_may_end_last_there():
+    """broker-2 loads the group at 5,000, unseen. The log still has m2, whose session of 10 s ends last."""
+    story = two_brokers(stable("m1", Who("m2", session_ms=10_000, port=5_001)))
+    story.beats("m1", 1_000, 4_000).beats("m2", 1_000, 4_000).leave(4_500, "m2").record(15_000, 2)
+    told = story.play(20_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m1", 11_000)]
+
+
+def test_who_waits_behind_a_stalled_write_was_alive_there_though_a_record_lacks_it():
+    """broker-2 empties the group. broker-1, deposed, had let a heartbeat of m1 and pod-1 wait at 9,800: no 25."""
+    story = two_brokers(stable("m1", OLD)).beats("m1", 1_000, 3_000).beats("old", 1_000, 3_000)
+    for member in ("m1", "old"):
+        for answered_ms in (9_000, 14_000, 14_800):
+            story.beat(answered_ms, member, error=15, parked_ms=5_000)
+        story.beat(15_700, member, error=25, broker="broker-2")
+    told = story.record(14_640, 2).play(30_000)
+    assert set(told.facts("session-expired", "subject", "cause")) == {
+        ("m1", "coordinator-moved"),
+        ("pod-1", "coordinator-moved"),
+    }
 
 
 @pytest.mark.parametrize(("given_ms", "ended_ms"), [(7_000, 10_000), (9_000, 13_000)])
@@ -310,6 +358,16 @@ def test_a_coordinator_that_loads_the_log_makes_nobody_a_member():
     assert told.group["state"] == "Empty"
 
 
+@pytest.mark.parametrize(("unknown_ms", "deadline_ms"), [(11_500, 11_500), (12_600, 12_400)])
+def test_an_answer_25_dates_a_load_that_is_known_within_an_interval(unknown_ms, deadline_ms):
+    """broker-2 loaded the group between 5,000 and 6,400, so m2's session ended between 11,000 and 12,400."""
+    story = two_brokers(stable("m1", "m2")).beats("m1", 1_000, 4_000).beats("m2", 1_000, 4_000)
+    story.beat(5_000, "m1", error=16).beat(6_400, "m1", error=27, broker="broker-2")
+    story.beats("m1", 7_400, 20_400, error=27, broker="broker-2").beat(unknown_ms, "m2", error=25, broker="broker-2")
+    told = story.play(20_400)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", deadline_ms)]
+
+
 def test_after_a_restart_the_end_of_a_session_is_only_known_within_an_interval():
     """No line shows when broker-1 loaded the group again, and m1 asks again only after m2's session has ended."""
     story = stable("m1", "m2").beats("m1", 1_000, 8_000).beats("m2", 1_000, 8_000).silent(8_200, 28_000, restart=True)
@@ -318,3 +376,55 @@ def test_after_a_restart_the_end_of_a_session_is_only_known_within_an_interval()
     [(subject, detail)] = told.facts("session-expired", "subject", "detail")
     from_ms, until_ms = detail["deadline_from_ms"] - T0, detail["deadline_until_ms"] - T0
     assert (subject, from_ms, until_ms) == ("m2", 14_000, 35_500)
+
+
+def test_a_phase_may_begin_before_metadata_names_its_coordinator():
+    """broker-2 loads the group, and m1's JoinGroup arrives at 9,100. Metadata names broker-2 at 10,500."""
+    story = two_brokers(stable("m1", "m2", "m3", poll_ms=20_000)).leads(0, "broker-1").leads(10_500, "broker-2", 14_000)
+    story.beats("m1", 1_000, 7_000).beats("m2", 1_000, 7_000).beats("m3", 1_000, 7_000).leave(7_500, "m3")
+    story.beat(8_000, "m1", error=27).beat(8_000, "m2", error=27)
+    story.join(9_000, "m1", -1, error=14, broker="broker-2")
+    for at_ms in range(12_000, 29_000, 2_000):
+        story.beat(at_ms, "m2", error=27, broker="broker-2")
+    story.join(29_100, "m1", 2, listed=["m1", "m4"], parked_ms=20_000, broker="broker-2")
+    story.join(29_100, "m4", 2, parked_ms=19_800, broker="broker-2").record(29_140, 2, "m1", "m4")
+    story.beats("m1", 30_000, 40_000, 2, broker="broker-2").beats("m4", 30_000, 40_000, 2, broker="broker-2")
+    assert [rule for rule, member in story.play(40_000).accusations if member == "m2"] == ["rebalance-timeout"]
+
+
+def test_a_leave_that_was_not_written_is_undone_by_the_next_coordinator():
+    """m2's leave began a join phase. The next coordinator has loaded the log, which has m2, and answers m1 with 0."""
+    story = two_brokers(stable("m1", "m2")).beats("m1", 1_000, 8_000).beats("m2", 1_000, 8_000)
+    story.leave(8_100, "m2").beat(8_500, "m1", error=27).beats("m1", 9_000, 12_000, broker="broker-2")
+    told = story.play(12_000)
+    assert (told.group["state"], set(told.members)) == ("Stable", {"m1", "m2"})
+
+
+def test_a_heartbeat_that_seems_later_than_a_leave_does_not_undo_it():
+    story = stable("m1", "m2").beats("m1", 1_000, 8_000).beats("m2", 1_000, 8_000)
+    assert set(story.leave(8_100, "m2").beat(8_103, "m1").play(8_500).members) == {"m1"}
+
+
+@pytest.mark.parametrize(("by", "state"), [("broker-2", "Stable"), ("broker-1", "PreparingRebalance")])
+def test_a_join_that_waited_for_a_write_begins_no_phase_where_another_broker_writes(by, state):
+    """Metadata names broker-1 until 13,000. Generation 2 is written by broker-2, or by broker-1 itself."""
+    story = two_brokers(stable("m1")).beats("m1", 1_000, 4_000).leads(0, "broker-1", 5_000, 9_000)
+    story.join(5_000, "m1", 2, listed=["m1"], broker=by).record(5_010, 2, "m1")
+    story.sync(5_020, "m1", 2, leader=True, broker=by).beats("m1", 6_000, 9_000, 2, broker=by)
+    story.join(12_000, Who("m2", instance_id="pod-2"), -1, asked="", error=15, parked_ms=5_000)
+    told = story.leads(13_000, "broker-2" if by == "broker-2" else "broker-1", 13_500).play(14_000)
+    assert told.group["state"] == state
+
+
+@pytest.mark.parametrize(("listed", "state"), [((), "Empty"), (("m2",), "CompletingRebalance")])
+def test_a_generation_that_is_never_written_is_lost_once_all_its_timers_have_passed(listed, state):
+    """m1 joined generation 3 and fell silent. broker-1 would write that the group is empty, if it went on.
+
+    If the last record lists a member, the next coordinator would write that, and nothing is concluded.
+    """
+    story = stable("m1", "m2", poll_ms=8_000).leave(1_000, "m1", "m2").record(1_010, 2, *listed)
+    story.join(4_000, "m1", 3, listed=["m1"])
+    assert story.play(46_000).group["state"] == "CompletingRebalance"
+    told = story.play(60_000)
+    assert (told.group["state"], len(told.members)) == (state, int(state != "Empty"))
+    assert bool(told.closed("rebalance-stuck")) == (state == "Empty")

@@ -4,8 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator_model.decode.parse import parse_row
 from coordinator_model.replica.classic import record_heartbeat
 from coordinator_model.replica.member import Member
+from coordinator_model.replica.session_timer import Session, latest_session
+from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.support.story import T0, Story, Who, rebalance, stable
 
 
@@ -306,6 +309,17 @@ def test_a_static_successors_first_session_lasts_as_long_as_its_predecessors_did
     assert abs(found_ms - deadline_ms) <= 10
 
 
+def test_a_first_session_from_before_the_start_lasts_as_its_predecessors_did():
+    """`run` reads lines from some time before `live_from_ms`. The record of the replacement is older, too."""
+    story = stable("m1", OLD).record(4_999, 1, "m1", replace(NEW, session_ms=10_000))
+    story.join(5_000, replace(NEW, session_ms=10_000), 1, asked="").sync(5_020, "new", 1).beats("m1", 1_000, 6_000)
+    shard = Shard.restore(0, ShardSettings(cluster="c", partitions=1, live_from_ms=T0 + 5_300), None)
+    shard.apply([event for row in story.source_rows(6_500) for event in parse_row(row)], final=True)
+    context = shard._groups.context("orders", shard.clock.progress_ms)
+    session = latest_session(shard._groups.replica("orders").members["new"], context)
+    assert session == Session(T0 + 4_990, 6_000)
+
+
 def test_the_fenced_former_member_is_heard_no_more():
     story = stable("m1", OLD).beats("m1", 1_000, 9_000).beats("old", 1_000, 3_000)
     story.join(5_000, NEW, 1, asked="").record(5_010, 1, "m1", NEW).sync(5_020, "new", 1)
@@ -376,6 +390,13 @@ def test_a_leave_read_before_earlier_joins_begins_the_next_phase():
     story.join(9_040, "m1", 2, listed=["m1", "m2"], sendTimeMs=40.0).join(9_040, "m2", 2, sendTimeMs=40.0)
     group = story.leave(9_075, "m2", sendTimeMs=40.0).play(9_500).group
     assert (group["state"], group["generation"], len(group["members"])) == ("PreparingRebalance", 2, 1)
+
+
+def test_a_leave_told_a_millisecond_after_the_record_that_it_led_to_begins_no_phase():
+    """m2's leave ends the join phase. No line of the next generation has come yet."""
+    story = stable("m1", "m2").beats("m1", 1_000, 4_000).beats("m2", 1_000, 4_000).beat(4_500, "m1", error=27)
+    told = story.record(5_010, 2, "m1").leave(5_011, "m2").play(5_400)
+    assert (told.group["state"], list(told.members)) == ("Stable", ["m1"])
 
 
 def test_a_leave_refused_as_a_whole_moves_nobody():

@@ -76,6 +76,30 @@ def test_whose_session_ended_just_before_an_upgrade_is_told(upgraded_ms, told):
     assert after.accusations == [("session-expired", subject) for subject, *_ in told]
 
 
+def test_whose_session_ended_as_the_coordinator_woke_just_before_an_upgrade_is_told():
+    """Lines come before the probe shows that the coordinator was paused, and the upgrade names m3 no more."""
+    story = stable("m1", "m2", "m3").beats("m1", 1_000, 8_000).beats("m2", 1_000, 8_000).beats("m3", 1_000, 3_000)
+    upgrade(story, 14_401, 1, "m1", "m2").beats("m1", 14_420, 30_000).beats("m2", 14_430, 30_000)
+    told = play(story.silent(8_000, 14_400), 30_000)
+    assert told.facts("session-expired", "subject", "cause") == [("m3", "coordinator-pause")]
+    assert told.accusations == [("session-expired", "m3")]
+
+
+def test_whose_session_ended_at_a_coordinator_named_just_before_an_upgrade_is_told():
+    """broker-2 loads the group at 3,000, and m3's session ends there at 9,000. broker-1 answers until 6,000.
+
+    Metadata names broker-2 at 8,500. The upgrade does not name m3.
+    """
+    story = stable("m1", "m2", "m3").leads(0, "broker-1")
+    story.brokers["broker-2"] = 0
+    for who, until_ms in (("m1", 6_000), ("m2", 6_000), ("m3", 5_000)):
+        story.beats(who, 1_000, until_ms)
+    upgrade(story.leads(8_500, "broker-2"), 10_000, 1, "m1", "m2")
+    story.beats("m1", 10_200, 20_000, broker="broker-2").beats("m2", 10_200, 20_000, broker="broker-2")
+    story.beat(10_500, "m3", error=25, broker="broker-2")
+    assert play(story, 20_000).accusations == [("session-expired", "m3")]
+
+
 def expired(then):
     """m3 of a classic group of three expires at 9,000 and the incident is open when the group changes its kind."""
     story = stable("m1", "m2", "m3", partitions=2)
@@ -335,6 +359,28 @@ def test_a_timer_of_before_a_downgrade_runs_on_in_the_next_group_of_consumers(na
     removed_ms = max(upgraded_ms + 1_000, 65_003)
     ended_by = play(removed(story, removed_ms, 5), 90_000).facts("rebalance-timeout", "subject", "deadline_ms")
     assert [each for each in ended_by if each[1] <= 65_000] == told
+
+
+def joined_before_a_downgrade(answered_ms=12_000):
+    """m1's JoinGroup waits for a write from 7,000 on; the group becomes classic meanwhile."""
+    story = consumers("new").member(200, "m1", classic_session_ms=90_000).current(210, "m1", 2)
+    story.hellos("new", 1_000, 10_000, 2).beats("m1", 1_000, 4_000, 2)
+    return downgrade(story, 11_000, 3, "m1").join(answered_ms, "m1", 2, parked_ms=answered_ms - 7_000)
+
+
+def test_a_join_answered_after_a_downgrade_ends_no_join_phase():
+    group = play(joined_before_a_downgrade(), 13_000).group
+    assert (group["type"], group["state"], group["generation"]) == ("classic", "PreparingRebalance", 3)
+
+
+@pytest.mark.parametrize("upgraded_ms", [11_400, 25_000])
+def test_a_join_that_a_downgrade_overtook_has_a_timer_in_the_next_group_of_consumers(upgraded_ms):
+    """Its sync timeout starts with the answer (`GroupMetadataManager.classicGroupJoinToConsumerGroup`)."""
+    story = joined_before_a_downgrade(11_500).deleted(upgraded_ms).member(upgraded_ms, "m1", classic_session_ms=90_000)
+    story.epoch(upgraded_ms, 4).target(upgraded_ms, 4).current(upgraded_ms, "m1", 4).member(upgraded_ms, "new")
+    story.current(upgraded_ms, "new", 4).hellos("new", upgraded_ms + 500, 90_000, 4)
+    told = play(removed(story, 71_503, 5), 90_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m1", 71_500)]
 
 
 def emptied(story):

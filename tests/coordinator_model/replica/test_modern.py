@@ -150,6 +150,16 @@ def test_a_load_within_an_interval_restarted_the_revocation_timer_within_it(name
     assert [t["rule"] for t in told.transitions if t["transition"] == "opened" and t["member_id"] == "m2"] == [rule]
 
 
+def test_a_revocation_that_was_due_just_before_a_load_was_missed():
+    """The load came after 11,500 and by 15,000. m2's session restarted with it, so it ended at 17,500 or later."""
+    story = consumers("m1", "m2").hellos("m1", 1_000, 11_500, 2)
+    story.poll_ms = 8_000
+    story.member(500, "m2").hellos("m2", 1_000, 11_000, 2).current(6_600, "m2", 2, state=1)
+    moved(story, 12_000).brokers["broker-2"] = 0
+    told = play(story.gone(14_600, "m2").epoch(14_600, 3), 30_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 14_600)]
+
+
 def moved(story, at_ms):
     """Let broker-2 coordinate from an instant on, at which broker-1 refuses m1."""
     return story.hello(at_ms, "m1", 2, 2, error=16).hello(at_ms + 3_000, "m1", 2, 2, broker="broker-2")
@@ -387,6 +397,19 @@ def test_whose_leave_came_just_before_its_groups_deletion_is_not_accused():
     assert play(story, 12_000).accusations == []
 
 
+def test_a_late_answer_to_a_member_whose_removal_is_forgotten_makes_it_no_member():
+    """c2 joined behind a stalled write and was removed. Its host's next client ended the incident; then the line came.
+
+    Nothing but the group's epoch shows that c2 is gone.
+    """
+    again = Who("c2", client_id="client-c2")
+    story = consumers("c1", again).hellos("c1", 1_000, 20_000, 2).hellos("c2", 1_000, 2_000, 2).epoch(9_000, 3)
+    story.gone(9_000, "c2").member(11_000, Who("c3", client_id="client-c2")).current(11_000, "c3", 3)
+    story.hello(13_500, "c2", 0, 2, parked_ms=4_600)
+    told = play(story, 20_000)
+    assert set(told.members) == {"c1", "c3"}
+
+
 # ------------------------------------------------------------------------------------------------ static members
 
 POD = Who("pod", instance_id="pod-1", port=5_001)
@@ -416,6 +439,14 @@ def test_a_static_member_that_stays_away_has_its_session_end():
     assert play(story.current(11_100, "m1", 3), 20_000).facts("session-expired", "subject", "deadline_ms") == [
         ("pod-1", 11_000)
     ]
+
+
+def test_a_static_member_that_is_away_does_not_have_to_revoke():
+    """It left for a while as it had to revoke: its epoch is another one, so that timer does nothing (11,002)."""
+    story = consumers("m1", POD, poll_ms=5_502).hellos("m1", 1_000, 30_000, 2).hellos("pod", 1_000, 5_000, 2)
+    story.current(5_400, "pod", 2, state=1).hello(5_500, "pod", -2, -2).current(5_500, "pod", -2, state=1)
+    told = play(story.gone(11_004, "pod").epoch(11_004, 3).target(11_004, 3).current(11_100, "m1", 3), 20_000)
+    assert told.accusations == [("session-expired", "pod-1")]
 
 
 def test_a_static_member_removed_as_its_successor_joins_has_expired():

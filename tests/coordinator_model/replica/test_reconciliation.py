@@ -106,6 +106,24 @@ def test_a_revocation_and_a_session_due_in_one_pause_run_in_order(last_ms, rule)
     assert play(owns(story, 70_200, "m2", 4, 2, 3), 74_500).facts(rule, "subject", "deadline_ms") == [("m1", 70_000)]
 
 
+# when m1 was heard last, when its record shows that it is gone -> the rule; the coordinator pauses after that
+BEFORE_A_PAUSE = {
+    "its revocation": (59_000, 60_700, "rebalance-timeout"),
+    "its session": (54_640, 60_640, "session-expired"),
+}
+
+
+@pytest.mark.parametrize("name", BEFORE_A_PAUSE)
+def test_a_timer_that_ran_between_the_last_line_and_the_pause_is_told_by_its_record(name):
+    """The last line before the pause, which ends at 70,000, is of 60,500."""
+    last_ms, gone_ms, rule = BEFORE_A_PAUSE[name]
+    story = handover().hellos("m1", last_ms % 1_000, last_ms, 2).hellos("m2", 1_000, 60_000, 3).silent(60_501, 70_000)
+    story.gone(gone_ms, "m1").epoch(gone_ms, 4).target(70_003, 4).hellos("m2", 70_100, 74_100, 4)
+    told = play(owns(story, 70_200, "m2", 4, 2, 3), 74_500)
+    assert told.facts(rule, "subject", "deadline_ms") == [("m1", gone_ms)]
+    assert told.accusations == [(rule, "m1")]
+
+
 # ------------------------------------------------------------------------------------------------ why it did not
 
 

@@ -62,6 +62,7 @@ BASES = {
         None,
     ),
     "the end of that load, as far as it is known": (member(last_heartbeat_ms=23_000), context(LOADED), 26_000),
+    "the end of that load, if it was heard just before": (member(last_heartbeat_ms=25_900), context(LOADED), 26_000),
     "an open restart does not matter to who was heard in it": (member(last_heartbeat_ms=21_000), context(OPEN), 21_000),
     "a commit of its own": (member(), context(commits={("t", 0): 12_000}), 12_000),
     "not a commit before its heartbeat": (member(), context(commits={("t", 0): 9_000}), 10_000),

@@ -186,6 +186,20 @@ def test_a_refusal_leaves_deadlines_open_until_a_broker_coordinates():
     assert story.play(21_500).facts("session-expired", "deadline_ms", "cause") == [(20_500, "coordinator-moved")]
 
 
+@pytest.mark.parametrize(("removed_ms", "deadline_ms"), [(16_010, 16_000), (16_400, 16_000), (17_700, 17_700)])
+def test_the_record_of_a_groups_only_member_dates_the_end_of_its_session(removed_ms, deadline_ms):
+    """A short pause of the coordinator, in which the session is due, is not seen. The record tells when it ended."""
+    told = stable("m1").beats("m1", 1_000, 10_000).record(removed_ms, 2).play(25_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m1", deadline_ms)]
+
+
+def test_a_record_at_which_no_known_timer_can_have_run_dates_the_end_of_a_session():
+    """m1's session was due at 16,000, or at 20,000 if its heartbeat behind a stalled write, of 14,000, counted."""
+    story = stable("m1").beats("m1", 1_000, 10_000).beat(18_000, "m1", error=15, parked_ms=4_000)
+    told = story.record(18_500, 2).play(30_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m1", 18_500)]
+
+
 # ------------------------------------------------------------------------------------------------ how bad
 
 

@@ -2,6 +2,12 @@
 
 import pytest
 
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
+from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.rules.session import judge_unjudged
+from coordinator_model.states import Cause, Evidence
 from coordinator_model.thresholds import Thresholds
 from tests.support.story import T0, Story, Who, consumers, rebalance, stable
 
@@ -216,6 +222,23 @@ def test_a_verdict_that_the_removal_confirms_stays_one_incident_now_observed():
     assert told.opened("session-expired") == ["m2"]
     assert told.closed("session-expired") == []
     assert told.members.keys() == {"m1"}
+
+
+@pytest.mark.parametrize(
+    ("how", "repeated"),
+    [({}, True), ({"judged": True}, False), ({"rule": None}, False), ({"spoken_ms": None}, False)],
+    ids=["not judged yet", "judged", "explained by a leave", "no verdict was given"],
+)
+def test_a_verdict_stands_until_the_removal_is_judged(how, repeated):
+    """Otherwise a successor that comes in the meantime would end the incident, and the removal would open another."""
+    how = {"rule": "session-expired", "judged": False, "spoken_ms": DEADLINE_MS, **how}
+    member = Member("m2", last_heartbeat_ms=10_000, session_timeout_ms=6_000, verdict_session_from_ms=10_000)
+    member.verdict_deadline_ms = how.pop("spoken_ms")
+    where = {"removed_ms": 17_500, "deadline_ms": None, "generation": 2, "broker": "b", "judge_after_ms": 18_000}
+    departure = Departure(member, cause=Cause.SESSION_TIMEOUT, evidence=Evidence.OBSERVED, **where, **how)
+    context = JudgementContext(17_600, "b", (), {}, 0, 0, 0, None, Thresholds())
+    found = judge_unjudged(GroupReplica("g", departures=[departure]), departure, context).finding
+    assert (found is not None and found.deadline_ms == DEADLINE_MS) is repeated
 
 
 def test_a_member_that_the_broker_accepts_after_the_verdict_refutes_it():

@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator_model.events import RECORD_RANK, RecordRead
-from coordinator_model.shard.held_back import moved_ahead
+from coordinator_model.shard.held_back import moved_ahead, no_later
 
 HOLD_MS = 10_000
 
@@ -25,3 +25,30 @@ def test_a_record_is_applied_no_later_than_the_next(name):
         for offset, at_ms in enumerate(instants)
     ]
     assert moved_ahead(sorted(records), HOLD_MS) == moved
+
+
+# offset and instant of commits, and of records -> the instants of the commits by offset
+COMMITTED = {
+    "one coordinator's": ([(0, 1_000), (2, 3_000)], [(1, 2_000)], [1_000, 3_000]),
+    "a clock that is behind its predecessor's": (
+        [(0, 5_000), (1, 5_100), (3, 4_500)],
+        [(2, 4_000)],
+        [4_000, 4_000, 4_500],
+    ),
+    "two moves, each to a clock that is further behind": (
+        [(0, 5_000), (2, 4_500)],
+        [(1, 4_000), (3, 3_000)],
+        [3_000] * 2,
+    ),
+    "a misdated commit, far ahead": ([(0, 900_000)], [(1, 2_000)], [900_000]),
+    "no record": ([(0, 1_000), (1, 500)], [], [1_000, 500]),
+}
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_a_commit_is_dated_no_later_than_the_next_record(name):
+    commits, records, instants = COMMITTED[name]
+    rows = sorted((at_ms, offset, b"p", False) for offset, at_ms in commits)
+    dated = no_later(rows, records, HOLD_MS)
+    assert dated == sorted(dated)
+    assert [row[0] for row in sorted(dated, key=lambda row: row[1])] == instants

@@ -173,6 +173,7 @@ def test_a_look_that_changes_nothing_is_not_repeated(monkeypatch):
         )
 
     monkeypatch.setattr(group_judgement, "evaluate", stubborn)
-    outputs = shard.apply([tick(60_000)], wall_ms=T0 + 60_000)
+    ticks = [tick(60_000), tick(63_000, 100)]  # nothing is judged just after a hole if the probe's connection is new
+    outputs = shard.apply(ticks, wall_ms=T0 + 63_000)
     [counts] = [output["counts"] for output in outputs if output["kind"] == "progress"]
     assert counts["put_off"] > 0

@@ -25,15 +25,13 @@ from streaming.tiers import COORDINATOR_LOG, RECORDS_ONLY, REQUEST_LOG
 from tests.support.parts import skip_without_broker
 from tests.support.request_log import probe_line
 from tests.support.secured import PASSWORD, USER
-from tests.support.waiting import await_true, interruptible
+from tests.support.waiting import PATIENCE_S, await_true, interruptible
 
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parents[3]
 LOGGED = b"[GroupCoordinator id=1] Dynamic member with unknown member id joins group g in Empty state."
 HOSTILE = "<img src=x>|`code`\n# head\x1b[31m"
 OFFSETS = "__consumer_offsets"
-PATIENCE_S = 240
-"""How long an event may take on a slow machine. No test waits so long unless something is broken."""
 LONG_MS, ENDLESS_MS = 1_800_000, 2_147_483_647
 PATIENT = {
     "enable_auto_commit": False,
@@ -78,7 +76,7 @@ def member(bootstrap_servers, topic, group, client_id, **more):
 def member_that_stops_polling(bootstrap_servers, topic, group):
     """A member that heartbeats on and takes no notice of new partitions."""
     with closing(KafkaConsumer(topic, bootstrap_servers=bootstrap_servers, group_id=group, **PATIENT)) as consumer:
-        await_true(lambda: consumer.poll(timeout_ms=100) is not None and consumer.assignment(), timeout_s=PATIENCE_S)
+        await_true(lambda: consumer.poll(timeout_ms=100) is not None and consumer.assignment())
         yield consumer
 
 
@@ -92,7 +90,7 @@ def modern_member(bootstrap_servers, topic, group):
     }
     with closing(Consumer(settings)) as consumer:
         consumer.subscribe([topic])
-        await_true(lambda: consumer.poll(0.1) is None and consumer.assignment(), timeout_s=PATIENCE_S)
+        await_true(lambda: consumer.poll(0.1) is None and consumer.assignment())
         yield consumer
 
 
@@ -108,7 +106,7 @@ def await_stable(admin, **wanted):
             return False
         return {name: len(group["members"]) for name, group in groups.items()} == wanted
 
-    await_true(is_so, timeout_s=PATIENCE_S)
+    await_true(is_so)
 
 
 def topics_and_groups(bootstrap_servers):
@@ -167,7 +165,7 @@ def at_work(cluster, of_the_empty_cluster):
                 await_stable(admin, flaps=1)
         stack.enter_context(member(servers, "orders", "flaps", "flapper"))
         admin.create_partitions({"grows": 3})
-        await_true(lambda: len(admin.describe_topics(["grows"])[0]["partitions"]) == 3, timeout_s=PATIENCE_S)
+        await_true(lambda: len(admin.describe_topics(["grows"])[0]["partitions"]) == 3)
         await_stable(admin, flaps=1, idle=2, unowned=1, **{HOSTILE: 1})
         yield cluster
 
@@ -193,7 +191,7 @@ class TestReport:
             done = run(folder, "--bootstrap-servers", servers, "--json")
             return before == (topics_and_groups(servers), ends(servers))
 
-        await_true(nothing_was_written, timeout_s=PATIENCE_S)
+        await_true(nothing_was_written)
         assert done.returncode == 0, done.stderr
         assert list(folder.iterdir()) == []
         return json.loads(done.stdout)
@@ -323,7 +321,6 @@ def test_sigterm_ends_it_without_a_report(at_work, tmp_path):
         ):
             await_true(
                 lambda: any(line.startswith("SigCgt") and int(line[7:], 16) & 1 << 14 for line in status(process)),
-                timeout_s=PATIENCE_S,
             )
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE_S) == 1

@@ -4,7 +4,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from streaming.embedded.truth import TruthEvent, authoritative, parse_line, read_truth, session_expiries
+from streaming.embedded.truth import (
+    TruthEvent,
+    authoritative,
+    missed_rebalances,
+    parse_line,
+    read_truth,
+    session_expiries,
+)
 
 MANAGER = "(org.apache.kafka.coordinator.group.GroupMetadataManager)"
 RUNTIME = "(org.apache.kafka.coordinator.common.runtime.CoordinatorRuntime)"
@@ -174,6 +181,22 @@ def test_an_expiry_logged_again_is_the_same_until_the_member_joins_again():
         event("session-expired", 5),
     ]
     assert [[e.at_ms for e in expiry.lines] for expiry in session_expiries(events)] == [[1, 2], [3], [5]]
+
+
+def test_a_missed_rebalance_that_the_next_coordinator_ends_too_is_one():
+    """The revocation timer runs at the deposed broker, which cannot write the removal, and at the next one."""
+    events = [
+        event("coordinator-loaded", 20_000, broker="broker-2"),
+        event("rebalance-timeout", 22_000),
+        event("rebalance-timeout", 22_300, broker="broker-2"),
+        event("joined", 23_000, broker="broker-2"),
+        event("rebalance-timeout", 30_000, broker="broker-2"),
+    ]
+    missed = missed_rebalances(events)
+    assert [([line.at_ms for line in one.lines], one.certain) for one in missed] == [
+        ([22_000, 22_300], True),
+        ([30_000], True),
+    ]
 
 
 @pytest.mark.parametrize(

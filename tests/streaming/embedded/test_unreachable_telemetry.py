@@ -15,7 +15,7 @@ from streaming.embedded.ports import free_ports
 from tests.support.kafka_io import read_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("broker_parts")]
-FEWEST_ROUNDS = 20
+FEWEST_ROUNDS = 5
 MOST_ROUNDS = 100
 PRODUCES_A_ROUND = 40
 

@@ -24,7 +24,7 @@ from tests.benchmarks.synthetic import Member
 from tests.e2e.crash_job import processes
 from tests.streaming.run.listeners import listeners
 
-PATIENCE_S = 180  # Spark starts in some ten seconds, on a machine with nothing else to do
+PATIENCE_S = 400  # Spark starts in some ten seconds, on a machine with nothing else to do
 SESSION_MS = 10_000
 DISK_MB = 64
 
@@ -39,7 +39,7 @@ def broker():
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # idle brokers cost CPU time
 def three_brokers(broker):  # which skips where there are no jars
     """A cluster whose brokers a test may kill and pause, if all are well again when it ends."""
     with EmbeddedCluster(nodes=3) as cluster:

@@ -1,7 +1,6 @@
 """Who leads what, asked of brokers, and which telemetry key is which of them."""
 
 import json
-import time
 
 import pytest
 
@@ -25,6 +24,7 @@ from streaming.run.state_cell import MemoryCell
 from tests.streaming.run.events_of import unpacked
 from tests.streaming.run.test_packing import arrow
 from tests.support.request_log import line
+from tests.support.waiting import await_true
 
 NONCE = "0123456789abcdef"
 ROUTING = Routing(3)
@@ -217,13 +217,6 @@ def test_the_operator_hands_on_what_probes_asked_and_the_sink_takes_it_out(tmp_p
 # ------------------------------------------------------------------------------------------------ on brokers
 
 
-def until(condition, what, timeout_s=60):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
-
-
 @pytest.mark.e2e
 def test_a_capture_learns_the_brokers_keys_and_new_leaders(three_brokers, tmp_path):
     """One of three brokers dies: the rows of the capture tell who leads, before and after."""
@@ -242,15 +235,15 @@ def test_a_capture_learns_the_brokers_keys_and_new_leaders(three_brokers, tmp_pa
     recording = Recording(kafka, out, from_beginning=False, probing=True)
     recording.start()
     expected = {"1": "broker-1", "2": "broker-2", "3": "broker-3"}
-    until(out.exists, "no capture")
-    until(lambda: rows() and keys(rows()[-1]) == expected, "the keys were not learned")
+    await_true(out.exists, "no capture")
+    await_true(lambda: rows() and keys(rows()[-1]) == expected, "the keys were not learned")
     first = rows()[0]
     assert set(first["leaders"]) == {1, 2, 3}
     assert first["session_timeouts_ms"]["consumer"] == {"": 45_000}
     assert first["topic_partitions"]["group-telemetry"] >= 1
     three_brokers.node(3).kill()
     try:
-        until(lambda: set(rows()[-1]["leaders"]) == {1, 2}, "the new leaders were not asked for")
+        await_true(lambda: set(rows()[-1]["leaders"]) == {1, 2}, "the new leaders were not asked for")
     finally:
         three_brokers.node(3).start()
     assert recording.finish()
@@ -261,11 +254,11 @@ def test_a_capture_learns_the_brokers_keys_and_new_leaders(three_brokers, tmp_pa
 def test_a_broker_that_stops_answering_the_probe_is_silent(broker):
     client = {"bootstrap_servers": [broker.bootstrap_servers]}
     with Probe(client, interval_ms=100) as probe:
-        until(lambda: probe.brokers and probe.brokers[1].answers, "no answer")
+        await_true(lambda: probe.brokers and probe.brokers[1].answers, "no answer")
         assert probe.silent() == frozenset()
         broker.node(1).pause()
         try:
-            until(lambda: probe.silent() == {1}, "its silence was not noticed")
+            await_true(lambda: probe.silent() == {1}, "its silence was not noticed")
         finally:
             broker.node(1).resume()
-        until(lambda: probe.silent() == frozenset(), "its return was not noticed")
+        await_true(lambda: probe.silent() == frozenset(), "its return was not noticed")

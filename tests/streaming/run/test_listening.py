@@ -55,8 +55,8 @@ def standalone(tmp_path):
         yield address
 
 
+@pytest.mark.soak
 @pytest.mark.spark
-@pytest.mark.timeout(600)
 def test_on_a_cluster_everybody_has_its_secret(coordinator, monitor, members, standalone, monkeypatch):
     monkeypatch.setenv("GROUP_MONITOR_RUN_SPARK_SECRET", SECRET)
     coordinator.create_telemetry()

@@ -8,7 +8,7 @@ import pytest
 from tests.streaming.run.conftest import Monitor, small_disk
 from tests.streaming.run.test_run import EXPIRED, expired, live, one_dies, the_death
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 
 def fill(folder):

@@ -1,6 +1,7 @@
 """Groups judged many at a time by columns: what is said of them is what the core says."""
 
 import uuid
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -48,13 +49,18 @@ class World:
         questions = self.questions(thresholds, history)
         told = list(plain_answers(found, questions))
         return [
-            (plain, self._core(question, found.of(n)))
+            (None if plain is None else _worked_out(plain), self._core(question, found.of(n)))
             for n, (plain, question) in enumerate(zip(told, questions, strict=True))
         ]
 
     def _core(self, question, partitions):
         facts, thresholds, history, commits = question
         return judge_group(facts, partitions, self.at.at_ms, thresholds, history, commits=commits)
+
+
+def _worked_out(answer):
+    shown, report = answer
+    return shown, replace(report, pending=None if report.pending is None else list(report.pending))
 
 
 def a_round(at_ms, ends, starts, ids, asked_ms=None, stable=None):

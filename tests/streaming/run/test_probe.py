@@ -3,15 +3,9 @@ import time
 import pytest
 
 from streaming.run.probe import Probe
+from tests.support.waiting import await_true
 
 pytestmark = pytest.mark.e2e
-
-
-def until(condition, what, timeout_s=90):
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def answers(probe):
@@ -22,18 +16,18 @@ def test_a_broker_that_is_killed_or_paused_silences_no_other(three_brokers):
     """It is asked again once it is back."""
     cluster = three_brokers
     with Probe({"bootstrap_servers": cluster.bootstrap_servers.split(",")}, interval_ms=100) as probe:
-        until(lambda: len(probe.brokers) == 3 and min(answers(probe).values()) >= 3, answers(probe))
+        await_true(lambda: len(probe.brokers) == 3 and min(answers(probe).values()) >= 3, answers(probe))
         cluster.node(3).kill()
         before = answers(probe)
-        until(lambda: all(answers(probe)[node] >= before[node] + 10 for node in (1, 2)), "the others fell silent")
+        await_true(lambda: all(answers(probe)[node] >= before[node] + 10 for node in (1, 2)), "the others fell silent")
         gone = answers(probe)[3]
         cluster.node(3).start()
-        until(lambda: answers(probe)[3] >= gone + 3, "the broker that came back on its port is not asked again")
+        await_true(lambda: answers(probe)[3] >= gone + 3, "the broker that came back on its port is not asked again")
         cluster.node(1).pause()
         before = answers(probe)
-        until(lambda: answers(probe)[2] >= before[2] + 10, "a paused broker silenced another")
+        await_true(lambda: answers(probe)[2] >= before[2] + 10, "a paused broker silenced another")
         cluster.node(1).resume()
-        until(lambda: answers(probe)[1] > before[1] + 1, "a broker that was paused is not asked again")
+        await_true(lambda: answers(probe)[1] > before[1] + 1, "a broker that was paused is not asked again")
 
 
 def test_a_cluster_that_cannot_be_reached_is_tried_again(broker):

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 REMOVED = "SELECT body FROM incidents WHERE rule = 'member-removed'"
 
 

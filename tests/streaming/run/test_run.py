@@ -16,7 +16,7 @@ from tests.streaming.run.conftest import Coordinator, Monitor
 from tests.streaming.run.listeners import no_stranger_reaches
 from tests.support import databases
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 AWAY_S = 60
 EXPIRED = "SELECT body FROM incidents WHERE rule = 'session-expired'"
@@ -60,8 +60,11 @@ def open_to_others(*paths):
 
 @pytest.mark.parametrize(
     "run",
-    [{"master": "local[*]"}, {"operator_key": "group"}, {"shard_split": 3}],
-    ids=["shard", "group", "split"],
+    [
+        pytest.param({"master": "local[*]"}, id="shard"),
+        pytest.param({"operator_key": "group"}, id="group", marks=pytest.mark.soak),
+        pytest.param({"shard_split": 3}, id="split", marks=pytest.mark.soak),
+    ],
 )
 def test_a_death_seen_live_becomes_one_incident(coordinator, monitor, members, run):
     live(coordinator, members)
@@ -191,6 +194,7 @@ def test_a_telemetry_topic_that_is_recreated_hides_no_death(coordinator, monitor
     assert "recreated" in watching.log.read_text()
 
 
+@pytest.mark.soak
 def test_two_executors_of_a_cluster_say_the_same(coordinator, monitor, members):
     live(coordinator, members)
     watching = monitor(master="local-cluster[2,1,1024]")
@@ -201,6 +205,7 @@ def test_two_executors_of_a_cluster_say_the_same(coordinator, monitor, members):
     assert watching.stop() == 0
 
 
+@pytest.mark.soak
 def test_a_broker_away_for_a_minute_stops_nothing(broker, tmp_path, request, members):
     with EmbeddedCluster(telemetry=False, create_telemetry_topic=False) as cluster:
         coordinator = Coordinator(cluster, "away")
@@ -227,6 +232,7 @@ class OnPostgres(Monitor):
             return []  # away, or without tables yet
 
 
+@pytest.mark.soak
 def test_a_database_that_refuses_writes_and_is_then_away_for_a_minute_stops_nothing(
     coordinator, tmp_path, request, members
 ):

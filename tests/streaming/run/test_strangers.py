@@ -10,7 +10,7 @@ from tests.benchmarks.synthetic import Member
 from tests.streaming.run.test_run import EXPIRED, expired, live, one_dies, the_death
 from tests.support import request_log
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 REPORTS = "reports-of-strangers"
 

@@ -21,6 +21,7 @@ from streaming.serve.server import bind, server_config
 from streaming.store import Store, tables
 from streaming.store.database import database_ms
 from tests.support.outputs import CLUSTER
+from tests.support.waiting import PATIENCE_S
 
 NOW_MS = 1_790_000_100_000
 
@@ -145,7 +146,7 @@ class Peer:
     arrived: threading.Condition = field(default_factory=threading.Condition)
     released: threading.Event = field(default_factory=threading.Event)
 
-    def wait_for(self, condition: Callable[["Peer"], bool], timeout_s: float = 20) -> None:
+    def wait_for(self, condition: Callable[["Peer"], bool], timeout_s: float = PATIENCE_S) -> None:
         with self.arrived:
             assert self.arrived.wait_for(lambda: condition(self), timeout_s), self.bodies
 

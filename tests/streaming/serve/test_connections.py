@@ -123,7 +123,7 @@ def test_alerts_go_out_and_others_are_answered_whatever_occupies_the_connections
             for _ in range(IDLE):
                 stack.enter_context(connect(url, head))
             apply(store, number, report(name, finding(name), view=view(name)), progress())
-            peer.wait_for(lambda peer, name=name: name in [body["group"] for body in peer.bodies], timeout_s=10)
+            peer.wait_for(lambda peer, name=name: name in [body["group"] for body in peer.bodies])
             assert healthy_s(url) < connections.HEAD_S, name
 
 

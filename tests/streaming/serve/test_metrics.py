@@ -2,6 +2,8 @@
 
 import importlib.metadata
 import os
+import time
+from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -81,9 +83,14 @@ def test_serve_says_which_build_it_is_and_what_its_process_takes(client):
     assert samples["process_open_fds"][()] > 3
 
 
-def began_s():
-    """When this process began, which is the one that serves here."""
-    return os.stat(f"/proc/{os.getpid()}").st_ctime  # noqa: PTH116 - a folder of /proc
+def began_s() -> float:
+    """When this process began, which is the one that serves here, by the clock that counts since the boot.
+
+    The times of the folder /proc/PID do not tell it: they are those of the first look at the folder.
+    """
+    fields = Path("/proc/self/stat").read_text().rpartition(") ")[2].split()
+    began_after_boot_s = int(fields[19]) / os.sysconf("SC_CLK_TCK")  # `starttime`, see proc_pid_stat(5)
+    return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - began_after_boot_s)
 
 
 def test_incidents_are_counted_by_rule(apply, client):

@@ -9,9 +9,9 @@ from streaming.config import Settings
 from streaming.serve.server import Service
 from streaming.store import Store
 from tests.streaming.serve.conftest import listening
-from tests.streaming.serve.notify.test_notify import until
 from tests.support import databases
 from tests.support.outputs import CLUSTER, START_MS, ended, finding, progress, report
+from tests.support.waiting import await_true
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_a_database_that_was_away_costs_nothing_but_time(postgres, peer):
             assert requests.get(f"{base}/healthz", timeout=20).status_code == 500
             threading.Event().wait(2)
             postgres.start()
-            until(lambda: requests.get(f"{base}/healthz", timeout=20).status_code == 200)
+            await_true(lambda: requests.get(f"{base}/healthz", timeout=20).status_code == 200)
             apply(report("orders", ended(finding(severity="page"), START_MS + 9_000)))
             peer.wait_for(lambda peer: len(peer.bodies) >= 4, 60)
             told = [body["transition"] for body in peer.bodies]

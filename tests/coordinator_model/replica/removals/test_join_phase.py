@@ -127,6 +127,18 @@ def test_whose_session_ended_as_the_phase_began_does_not_prolong_it():
     assert sorted(ends(story, 19_003).accusations) == [("rebalance-timeout", "m2"), ("session-expired", "m4")]
 
 
+def test_who_was_replaced_before_a_phase_did_not_begin_it():
+    """m4, with a minute, expires at 9,000, which begins it. A commit of what old held came 6 s before 8,500."""
+    story = group("m1", "m2", Who("old", instance_id="pod-1", partitions=(0,)))
+    story.poll_ms = 60_000
+    story.join(200, "m4", 1).beats("m4", 1_000, 3_000)
+    story.poll_ms = POLL_MS
+    story.join(2_000, NEW, 1, asked="").commit(2_500, "t", 0).beats("new", 3_000, 8_000)
+    story.beat(9_000, "m1", error=27).beats("m2", 9_050, 18_050, error=27).beats("new", 9_050, 18_050, error=27)
+    told = ends(story, 19_003, "m1", NEW)
+    assert sorted(told.accusations) == [("rebalance-timeout", "m2"), ("session-expired", "m4")]
+
+
 def test_a_join_right_after_an_expiry_does_not_prolong_the_phase():
     """m4's expiry at 9,000 begins it; m3, with a minute, asks to join at 9,100, before any other sign of it."""
     story = group("m1", "m2", "m4").beats("m4", 1_000, 3_000).beat(9_500, "m1", error=27)
@@ -403,6 +415,16 @@ def test_an_expiry_2_ms_before_the_timeout_ended_the_phase():
     assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 18_998)]
 
 
+@pytest.mark.parametrize(("heard_ms", "rule"), [(12_991, "session-expired"), (12_999, "rebalance-timeout")])
+def test_a_session_due_9_ms_before_a_timeout_that_ran_in_time_ended_first(heard_ms, rule):
+    """m4 lives and misses the phase, which ends as it was due: timers ran in time, so m2's session ended first."""
+    story = group("m1", "m2", "m3", "m4").beats("m3", 1_000, 8_000).leave(9_000, "m3").beat(9_500, "m1", error=27)
+    story.beats("m2", heard_ms - 3_000, heard_ms, error=27)
+    story.beats("m4", 1_000, 8_000).beats("m4", 9_550, 18_550, error=27)
+    told = ends(story, 19_000)
+    assert sorted(told.accusations) == sorted([(rule, "m2"), ("rebalance-timeout", "m4")])
+
+
 def test_of_two_sessions_that_end_at_once_the_second_is_still_in_as_the_phase_begins():
     """m3's end begins it at 9,000, m4 has a minute: m2, whose session ends at 24,050, missed nothing at 19,000."""
     story = stable("m1", "m2", OLD, poll_ms=POLL_MS)
@@ -466,6 +488,17 @@ def syncs_without_m3(*, m3_until_ms):
     for member, until_ms in (("m1", 37_000), ("m2", 37_000), ("m3", m3_until_ms)):
         story.beats(member, 11_000, until_ms, generation=2)
     return story
+
+
+def test_a_leave_that_ended_the_phase_begins_no_other_one():
+    """m3's leave of 12,000 is read after an answer it led to. m2 leads, does not sync, and is dropped at 22,000."""
+    story = group("m1", Who("m2", session_ms=20_000), "m3", m1_until_ms=9_000).beats("m2", 1_000, 8_000)
+    story.beats("m3", 1_000, 8_000).beat(9_500, "m3", error=27)
+    story.join(12_000, "m1", 2, leader="m2", parked_ms=2_700).leave(12_000, "m3")
+    story.join(12_000, "m2", 2, listed=["m2", "m1"], parked_ms=2_500)
+    story.sync(22_000, "m1", 2, error=27, parked_ms=9_950)
+    rebalance(story, 22_060, 3, "m1").beats("m1", 23_000, 26_000, generation=3)
+    assert story.play(26_000).facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 22_000)]
 
 
 def test_an_expiry_before_the_sync_timeout_excuses_the_sync():
@@ -543,6 +576,31 @@ def test_a_static_member_that_rejoined_was_not_waited_for():
     assert waits_for_static("old", m2_until_ms=10_000).accusations == [("rebalance-timeout", "m2")]
 
 
+def test_a_22_shows_that_the_end_of_the_phase_kept_a_static_member():
+    """The phase ends at 19,000 and restarts pod-1's session, though it did not rejoin and no list shows it."""
+    story = stable("m1", "m2", OLD, poll_ms=POLL_MS)
+    for member in ("m1", "m2", "old"):
+        story.beats(member, 1_000, 8_000)
+    story.leave(9_000, "m2").beats("old", 9_000, 18_000, error=27).beat(19_000, "old", error=22)
+    story.join(19_003, "m1", 2, leader="m3", parked_ms=9_500).beats("m1", 19_100, 24_100, generation=2)
+    story.beat(25_100, "m1", generation=2, error=27)
+    told = ends(story, 25_200, generation=3)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("pod-1", 25_003)]
+
+
+def test_a_join_that_begins_the_phase_dates_no_end_of_a_session_beside_it():
+    """m4 comes at 15,005. A commit may have ended m2's session at 14,990, but a parked heartbeat came at 10,000."""
+    story = group("m1", Who("m2", partitions=(9,)), "m3", m1_until_ms=15_000).beats("m3", 1_000, 15_000)
+    story.beats("m2", 1_000, 8_000).commit(8_990, "t", 9).beat(15_000, "m2", error=15, parked_ms=5_000)
+    joins(story, 15_004, "m4").beat(15_500, "m1", error=27).beats("m3", 15_600, 24_600, error=27)
+    story.join(25_006, "m1", 2, listed=["m1", "m4"], parked_ms=9_400)
+    story.join(25_006, "m4", 2, asked="m4", parked_ms=10_001).record(25_040, 2, "m1", "m4")
+    story.sync(25_050, "m1", 2, leader=True).sync(25_050, "m4", 2)
+    told = story.beats("m1", 26_000, 29_000, generation=2).beats("m4", 26_000, 29_000, generation=2).play(29_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 16_000)]
+    assert told.opened("rebalance-timeout") == ["m3"]
+
+
 def outlasts(m2_until_ms, *, parked_ms=1, ends_ms=22_000):
     """m1's leave at 9,000 gives m2 and pod-1 until 19,000; neither rejoins, then pod-1 does."""
     story = stable("m1", "m2", OLD, poll_ms=POLL_MS)
@@ -559,6 +617,19 @@ def test_a_phase_whose_timeout_found_only_static_members_dropped_the_others_then
     told = outlasts(18_000).play(25_000)
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_000)]
     assert told.accusations == [("rebalance-timeout", "m2")]
+
+
+def test_who_is_dropped_as_the_coordinator_wakes_missed_an_unseen_phase():
+    """A join phase begins just before the pause, and its timeout is due in it. pod-1 rejoins at 30,000."""
+    story = stable("m1", "m2", OLD, poll_ms=POLL_MS)
+    for member in ("m1", "m2", "old"):
+        story.beats(member, 1_000, 8_000)
+    story.silent(8_200, 25_000).beat(25_010, "old", error=27).beat(25_010, "m2", error=27).beat(25_180, "m2", error=25)
+    joins(story, 25_100).beats("old", 25_500, 29_500, error=27)
+    story.join(30_000, "old", 2, listed=["old", "m3"]).join(30_000, "m3", 2, asked="m3", parked_ms=4_800)
+    story.record(30_040, 2, "old", "m3").sync(30_050, "old", 2, leader=True).sync(30_050, "m3", 2)
+    told = story.beats("old", 31_000, 34_000, generation=2).beats("m3", 31_000, 34_000, generation=2).play(34_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 25_180)]
 
 
 def test_who_was_dropped_before_a_second_wait_missed_the_phase():

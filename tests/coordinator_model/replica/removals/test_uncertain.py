@@ -78,6 +78,18 @@ def test_lines_that_a_filter_hides_accuse_nobody():
     assert told.accusations == []
 
 
+@pytest.mark.parametrize(("beats", "expected"), [(True, EXPIRED), (False, REMOVED)], ids=["it is", "it is not"])
+def test_a_classic_member_never_heard_among_consumers_expired_if_another_is_heard(beats, expected):
+    """m2 was removed 1 s after its session seems to have ended. A filter may hide the heartbeats of one protocol."""
+    story = consumers("new").hellos("new", 1_000, 30_000, 2)
+    for member in ("m1", "m2"):
+        story.member(200, member, classic_session_ms=9_000).current(210, member, 2)
+        story.join(2_000, member, 2).sync(2_010, member, 2)
+    story = story.beats("m1", 3_000, 30_000, 2) if beats else story
+    story.gone(9_010, "m2").epoch(9_010, 3).target(9_010, 3)
+    assert rules(story.play(30_000, consumer_session_timeouts_ms={"": 6_000})) == expected
+
+
 def test_who_is_heard_after_the_time_to_sync_had_synced():
     """A member whose SyncGroup's line was lost is not said to have missed it, minutes later."""
     story = group(last_ms=100_000, m1_until_ms=105_900)

@@ -24,8 +24,9 @@ from streaming.store.database import database_ms
 from streaming.store.holder import is_gone, machine
 from streaming.store.store import wall_ms
 from tests.streaming.serve import alertmanager as real
-from tests.streaming.serve.notify.test_notify import CLOSED, PAYLOAD, WRITTEN, alerts, deliver, totals, until  # noqa: F401
+from tests.streaming.serve.notify.test_notify import CLOSED, PAYLOAD, WRITTEN, alerts, deliver, totals  # noqa: F401
 from tests.support.outputs import CLUSTER, START_MS, ended, finding, progress, report, view
+from tests.support.waiting import await_true
 
 SEVERITIES = ("info", "warn", "page")
 
@@ -111,7 +112,7 @@ def test_several_serves_on_one_database_send_once(apply, deliver, peer, store): 
     apply(*(report(f"g{number}", finding(f"g{number}")) for number in range(20)))
     deliver({"kind": "webhook", "url": peer.url})
     deliver({"kind": "webhook", "url": peer.url})
-    until(lambda: totals(store) == (0, 0, 20))
+    await_true(lambda: totals(store) == (0, 0, 20))
     assert len({headers["Idempotency-Key"] for headers in peer.headers}) == len(peer.bodies) == 20
 
 
@@ -132,7 +133,7 @@ def test_three_hundred_groups_that_fail_at_once_are_one_notification(apply, deli
         found = [(f"{severity}{number}", severity) for number in range(GROUPS) for severity in ("page", "warn")]
         apply(*(report(name, finding(name, severity=severity, opened_ms=opened_ms)) for name, severity in found))
         deliver({"kind": "alertmanager", "urls": (alerts.url,)})
-        until(lambda: totals(store) == (0, 0, 2 * GROUPS))
+        await_true(lambda: totals(store) == (0, 0, 2 * GROUPS))
         peer.wait_for(lambda peer: len(peer.bodies) >= 2, timeout_s=60)
     assert on_hand(peer) == [("page", GROUPS), ("warn", GROUPS)]
 
@@ -167,7 +168,7 @@ def test_a_failed_send_does_not_count_as_sent(apply, deliver, peer, store):  # n
     deliver({"kind": "webhook", "url": peer.url})
     apply(report("orders", finding()))
     peer.wait_for(lambda peer: len(peer.bodies) == 8)
-    until(lambda: totals(store) == (0, 0, 1))
+    await_true(lambda: totals(store) == (0, 0, 1))
 
 
 def test_after_an_outage_of_days_nobody_gets_what_is_over_but_one_summary(apply, deliver, peer, store):  # noqa: F811
@@ -183,7 +184,7 @@ def test_after_an_outage_of_days_nobody_gets_what_is_over_but_one_summary(apply,
         connection.execute(update(tables.outbox).values(created_ms=database_ms() - 3 * 86_400_000))
     deliver({"kind": "webhook", "url": peer.url}, serve={"public_url": "https://monitor.example"})
     peer.wait_for(lambda peer: len(peer.bodies) >= 3)
-    until(lambda: {row.receiver: row.pending for row in store.outbox.totals()}.get("", 0) == 0)
+    await_true(lambda: {row.receiver: row.pending for row in store.outbox.totals()}.get("", 0) == 0)
     told = sorted((body["rule"], body["group"], body["transition"], body["severity"]) for body in peer.bodies)
     assert told == [
         ("alerts-missed", "", "opened", "warn"),
@@ -204,7 +205,7 @@ def test_nothing_is_told_twice_while_nothing_changes(apply, deliver, peer, store
     deliver({"kind": "webhook", "url": peer.url})
     for step in range(20):
         apply(report("orders", finding(detail={"step": step}), at_ms=START_MS + step))
-    until(lambda: totals(store) == (0, 0, 1))
+    await_true(lambda: totals(store) == (0, 0, 1))
     assert len(peer.bodies) == 1
 
 
@@ -230,7 +231,7 @@ def test_a_broken_message_does_not_hold_up_its_batch(apply, deliver, alerts, sto
         row = tables.outbox.c.id == store.outbox.due(f"alertmanager {alerts.url}", now_ms)[0].id
         connection.execute(update(tables.outbox).where(row).values(payload=broken))
     deliver({"kind": "alertmanager", "urls": (alerts.url,)})
-    until(lambda: totals(store)[1:] == (1, 4))
+    await_true(lambda: totals(store)[1:] == (1, 4))
 
 
 class TestPagerDuty:

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
@@ -25,6 +24,7 @@ from streaming.store.store import wall_ms
 from tests.streaming.serve import alertmanager as real
 from tests.streaming.serve.conftest import sign_of_life
 from tests.support.outputs import CLUSTER, START_MS, ended, finding, progress, report
+from tests.support.waiting import await_true
 
 WRITTEN = {
     "incident": {
@@ -72,14 +72,6 @@ def deliver(store, settings, monkeypatch) -> Iterator[Callable[..., None]]:
         assert not thread.is_alive()
 
 
-def until(condition: Callable[[], bool], timeout_s: float = 20) -> None:
-    """Wait for something another process or thread does and gives no event for."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.02)
-
-
 def totals(store: Store) -> tuple[int, int, int]:
     """(pending, dead, delivered) over all receivers."""
     rows = store.outbox.totals()
@@ -99,7 +91,7 @@ class TestWebhook:
         opened = peer.bodies[0]
         assert (opened["kind"], opened["member_id"], opened["labels"]) == ("incident", "m-1", {"team": "shop"})
         assert len({headers["Idempotency-Key"] for headers in peer.headers}) == 3
-        until(lambda: totals(store) == (0, 0, 3))
+        await_true(lambda: totals(store) == (0, 0, 3))
 
     def test_a_server_error_is_retried_and_nothing_overtakes(self, apply, deliver, peer, store):
         peer.statuses = [500, 503, 429]
@@ -108,15 +100,15 @@ class TestWebhook:
         apply(report("orders", ended(finding(), START_MS + 9_000)))
         peer.wait_for(lambda peer: len(peer.bodies) == 5)
         assert [body["transition"] for body in peer.bodies] == ["opened"] * 4 + ["closed"]
-        until(lambda: totals(store) == (0, 0, 2))
+        await_true(lambda: totals(store) == (0, 0, 2))
 
     def test_what_is_refused_again_and_again_is_given_up_and_the_next_comes(self, apply, deliver, peer, store):
         peer.statuses = [400] * delivery_worker.REJECTIONS_TO_GIVE_UP
         deliver({"kind": "webhook", "url": peer.url})
         apply(report("orders", finding()))
-        until(lambda: totals(store) == (0, 1, 0))
+        await_true(lambda: totals(store) == (0, 1, 0))
         apply(report("orders", finding(member="m-2")))
-        until(lambda: totals(store) == (0, 1, 1))
+        await_true(lambda: totals(store) == (0, 1, 1))
         assert len(peer.bodies) == delivery_worker.REJECTIONS_TO_GIVE_UP + 1
 
     def test_one_that_never_answers_delays_no_other(self, apply, deliver, peer, store, monkeypatch):
@@ -125,9 +117,9 @@ class TestWebhook:
         deliver({"kind": "webhook", "url": peer.url}, {"kind": "log"})
         apply(report("orders", finding()))
         peer.wait_for(lambda peer: len(peer.bodies) == 1)
-        until(lambda: totals(store) == (1, 0, 1))
+        await_true(lambda: totals(store) == (1, 0, 1))
         peer.released.set()
-        until(lambda: totals(store) == (0, 0, 2))
+        await_true(lambda: totals(store) == (0, 0, 2))
 
     def test_one_that_never_answers_is_asked_again_after_the_timeout(self, peer, monkeypatch):
         monkeypatch.setattr(base, "TIMEOUT_S", (1, 0.1))
@@ -169,14 +161,14 @@ def test_a_receiver_that_breaks_loses_its_message_not_its_worker(apply, deliver,
     deliver({"kind": "webhook", "url": peer.url})
     apply(report("orders", finding()), report("other", finding("other", "m-2")))
     peer.wait_for(lambda peer: len(peer.bodies) == 1)
-    until(lambda: totals(store) == (0, 1, 1))
+    await_true(lambda: totals(store) == (0, 1, 1))
 
 
 class TestSeverity:
     def test_a_receiver_gets_what_is_bad_enough_for_it(self, apply, deliver, peer, store):
         deliver({"kind": "webhook", "url": peer.url, "min_severity": "page"}, {"kind": "log", "min_severity": "info"})
         apply(report("orders", finding(), finding(member="m-2", severity="info")))
-        until(lambda: totals(store) == (0, 0, 2))
+        await_true(lambda: totals(store) == (0, 0, 2))
         apply(report("orders", finding(severity="page"), finding(member="m-2", severity="info")))
         peer.wait_for(lambda peer: len(peer.bodies) == 1)
         assert peer.bodies[0]["transition"] == "escalated"
@@ -197,7 +189,7 @@ def test_messages_of_a_receiver_no_longer_configured_are_given_up(apply, deliver
     apply(report("orders", finding()))
     store.outbox.fan_out({"webhook http://old": SEVERITIES})
     deliver({"kind": "log"})
-    until(lambda: totals(store) == (0, 1, 0))
+    await_true(lambda: totals(store) == (0, 1, 0))
 
 
 class TestAlert:
@@ -252,12 +244,12 @@ class TestRealAlertmanager:
         found = finding(opened_ms=now_ms - 1_000)
         deliver({"kind": "alertmanager", "urls": (alerts.url,)})
         apply(report("orders", found))
-        until(lambda: alerts.alerts().keys() == {("orders", "warn")})
+        await_true(lambda: alerts.alerts().keys() == {("orders", "warn")})
         assert alerts.alerts()["orders", "warn"]["annotations"]["member_id"] == "m-1"
         apply(report("orders", found | {"severity": "page"}, at_ms=now_ms))
-        until(lambda: alerts.alerts().keys() == {("orders", "page")})
+        await_true(lambda: alerts.alerts().keys() == {("orders", "page")})
         apply(report("orders", ended(found | {"severity": "page"}, now_ms)))
-        until(lambda: alerts.alerts() == {})
+        await_true(lambda: alerts.alerts() == {})
         peer.wait_for(lambda peer: peer.bodies[-1]["status"] == "resolved")
         assert peer.bodies[0]["status"] == "firing"
 
@@ -268,16 +260,16 @@ class TestRealAlertmanager:
         apply(report("orders", first, second))
         peer.wait_for(lambda peer: any(len(body["alerts"]) == 2 for body in peer.bodies))
         apply(report("orders", ended(first, now_ms), second))
-        until(lambda: [alert["annotations"]["member_id"] for alert in alerts.alerts().values()] == ["m-2"])
+        await_true(lambda: [alert["annotations"]["member_id"] for alert in alerts.alerts().values()] == ["m-2"])
 
     def test_severities_have_the_words_that_somebody_routes_by(self, apply, deliver, alerts):
         words = {"warn": "warning", "page": "critical"}
         deliver({"kind": "alertmanager", "urls": (alerts.url,), "severity_labels": words})
         opened = finding(opened_ms=wall_ms() - 1_000)
         apply(report("orders", opened))
-        until(lambda: alerts.alerts().keys() == {("orders", "warning")})
+        await_true(lambda: alerts.alerts().keys() == {("orders", "warning")})
         apply(report("orders", opened | {"severity": "page"}))
-        until(lambda: alerts.alerts().keys() == {("orders", "critical")})
+        await_true(lambda: alerts.alerts().keys() == {("orders", "critical")})
 
     def test_one_word_for_two_severities_leaves_an_escalated_alert_firing(self):
         escalated = PAYLOAD | {"incident": PAYLOAD["incident"] | {"transition": "escalated", "severity": "page"}}
@@ -290,7 +282,7 @@ class TestRealAlertmanager:
         names = ('a"}{\\', "日本 \u202ex", "a\nb", "{{ .Labels }}")
         deliver({"kind": "alertmanager", "urls": (alerts.url,)})
         apply(*(report(name, finding(name, opened_ms=wall_ms() - 1_000, summary=name)) for name in names))
-        until(lambda: alerts.alerts().keys() == {(name, "warn") for name in names})
+        await_true(lambda: alerts.alerts().keys() == {(name, "warn") for name in names})
         assert totals(store)[1] == 0
 
     def test_an_alertmanager_that_forgot_is_told_again(self, apply, store, settings, alerts):
@@ -307,8 +299,8 @@ class TestRealAlertmanager:
     def test_all_addresses_get_every_alert_though_one_is_down(self, apply, deliver, alerts, store):
         deliver({"kind": "alertmanager", "urls": ("http://127.0.0.1:9", alerts.url)})
         apply(report("orders", finding(opened_ms=wall_ms() - 1_000)))
-        until(lambda: alerts.alerts().keys() == {("orders", "warn")})
-        until(lambda: totals(store)[::2] == (1, 1))
+        await_true(lambda: alerts.alerts().keys() == {("orders", "warn")})
+        await_true(lambda: totals(store)[::2] == (1, 1))
 
 
 class TestMonitorStalled:
