@@ -31,6 +31,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.pool import NullPool
 from sqlalchemy.sql.compiler import SQLCompiler
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from streaming.store import migrations
 
@@ -236,7 +237,8 @@ def _sqlite(url: str, database: str | None) -> Engine:
         connection.isolation_level = None  # the driver would begin transactions too late
         # Readers never wait for the writer (WAL). FULL: after a power cut Spark's checkpoint must not be ahead of us.
         # A batch of a large cluster writes about 10 MB: with the default log of 4 MB, every commit would copy it all.
-        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "wal_autocheckpoint=8192"):
+        _when_not_busy()(connection.execute, "PRAGMA journal_mode=WAL")
+        for pragma in ("synchronous=FULL", "foreign_keys=ON", "wal_autocheckpoint=8192"):
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
@@ -249,6 +251,19 @@ def _sqlite(url: str, database: str | None) -> Engine:
         connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
     return engine
+
+
+def _when_not_busy() -> Retrying:
+    """Retry while SQLite is busy: its own busy timeout does not hold for the first switch of a file to WAL.
+
+    The switch turns a read lock into a write lock, and SQLite does not wait for that, as two might wait for each other.
+    """
+    return Retrying(
+        retry=retry_if_exception(lambda error: getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY),
+        stop=stop_after_delay(BUSY_TIMEOUT_S),
+        wait=wait_fixed(0.05),
+        reraise=True,
+    )
 
 
 def _read_only(file: Path) -> sqlite3.Connection:

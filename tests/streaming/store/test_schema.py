@@ -283,6 +283,15 @@ class TestDiskAndLocks:
         assert (done.applied, store.read.incidents().total) == (True, 500)
         store.close()
 
+    def test_a_new_file_that_another_process_writes_is_waited_for(self, tmp_path):
+        other = sqlite3.connect(tmp_path / "monitor.db", isolation_level=None, check_same_thread=False)
+        other.execute("BEGIN IMMEDIATE")
+        release = threading.Timer(1, lambda: other.execute("COMMIT"))
+        release.start()
+        Store.open(f"sqlite:///{tmp_path}/monitor.db").close()
+        release.join()
+        other.close()
+
     def test_a_locked_database_is_waited_for(self, tmp_path):
         store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
         other = sqlite3.connect(tmp_path / "monitor.db", isolation_level=None, check_same_thread=False)
