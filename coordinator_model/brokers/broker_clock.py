@@ -379,8 +379,8 @@ class CoordinatorTracker:
             return True
         self.last_answer_ms = max(self.last_answer_ms, line_ms)
         reset = self._newest_reset
-        blind = proof is Proof.LEADS
-        if blind and reset is not None and reset.may_load and not self._surely_loaded(reset, line_ms):
+        loading = reset if reset is not None and reset.high_ms is None and reset.may_load else None
+        if loading is not None and proof is Proof.LEADS and not self._surely_loaded(loading, line_ms):
             return changed
         return self._close(line_ms) or changed
 

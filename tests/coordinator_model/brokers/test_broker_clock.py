@@ -141,6 +141,11 @@ def test_coordinator_and_timer_resets_after(name):
     assert [(r.low_ms, r.high_ms, r.cause) for r in made.timer_resets] == restarts
 
 
+def test_an_answer_that_a_loading_coordinator_gives_too_tells_nothing_once_it_has_loaded():
+    [move] = clock(("a", 1_000, YES), ("b", 3_000, YES), ("b", 5_000, BLIND)).timer_resets
+    assert (move.high_ms, move.blind_ms) == (3_000, None)
+
+
 # number of the last probe, of this one, ms between -> whether lines are taken for lost
 PROBES = {
     "the next": (5, 6, 500, False),
