@@ -118,6 +118,8 @@ class _TimerEnd(NamedTuple):
     of_session: bool
     """Whether it was the session timer; if not, it was the timer of the SyncGroup."""
     member_id: str
+    generation: int
+    """The last generation that the member is known to have been in."""
 
 
 def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, context: JudgementContext) -> set[str]:
@@ -135,7 +137,7 @@ def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, 
         sync_ms = limits[member.timer_reset_ms or 0]
         if sync_ms is not None:
             at_ms = (member.timer_reset_ms or 0) + sync_ms
-            ends.append(_TimerEnd(at_ms, of_session=False, member_id=member.member_id))
+            ends.append(_timer_end(member, at_ms, of_session=False))
     since = [leave for leave in replica.leaves if leave.applied_ms >= phase.began_after_ms]
     replaced = (leave.member for leave in since if leave.cause is Cause.REPLACED)
     for member in chain(replica.members.values(), replaced):
@@ -144,16 +146,30 @@ def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, 
             restarts_ms = touches_ms(member, context.commits, session_from_ms)
             restarts_ms += [move.low_ms for move in moves_since_heard(member, context)]
             at_ms = max([session_from_ms, *(at_ms for at_ms in restarts_ms if at_ms <= begun_ms)]) + timeout_ms
-            ends.append(_TimerEnd(at_ms, of_session=True, member_id=member.member_id))
+            ends.append(_timer_end(member, at_ms, of_session=True))
     ends = [end for end in ends if end.at_ms <= begun_ms + ROUNDED_MS]
-    gone = {end.member_id for end in ends if end.at_ms < phase.began_after_ms}
-    starters = (end for end in ends if end.at_ms >= phase.began_after_ms)
+    before = replica.generation if phase.ended is None else phase.ended.generation - 1
+    gone = {end.member_id for end in ends if _ended_before(end, phase.began_after_ms, before)}
+    starters = (end for end in ends if end.member_id not in gone)
     first = min(starters, key=lambda end: (end.at_ms, end.of_session), default=None)
     if first is None:
         return gone
     if first.of_session:
         return gone | {first.member_id}
     return gone | {end.member_id for end in ends if end.at_ms == first.at_ms and not end.of_session}
+
+
+def _timer_end(member: Member, at_ms: int, *, of_session: bool) -> _TimerEnd:
+    return _TimerEnd(at_ms, of_session, member.member_id, member.generation or 0)
+
+
+def _ended_before(end: _TimerEnd, began_after_ms: int, generation: int) -> bool:
+    """Tell whether a timer ran out before a phase, which followed a generation.
+
+    One that ran out as the generation was announced ended the phase that led to it, unless its member is known to have
+    been in the generation.
+    """
+    return end.at_ms < began_after_ms or (end.at_ms <= began_after_ms + ROUNDED_MS and end.generation < generation)
 
 
 def sync_timeout_ms(replica: GroupReplica, member: Member, removed_ms: int) -> int | None:
