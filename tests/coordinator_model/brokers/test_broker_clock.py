@@ -141,7 +141,7 @@ def test_coordinator_and_timer_resets_after(name):
     assert [(r.low_ms, r.high_ms, r.cause) for r in made.timer_resets] == restarts
 
 
-def test_an_answer_that_a_loading_coordinator_gives_too_tells_nothing_once_it_has_loaded():
+def test_what_a_loading_coordinator_answers_too_says_nothing_after_the_load():
     [move] = clock(("a", 1_000, YES), ("b", 3_000, YES), ("b", 5_000, BLIND)).timer_resets
     assert (move.high_ms, move.blind_ms) == (3_000, None)
 
