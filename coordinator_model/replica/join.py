@@ -333,6 +333,7 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
             rolled_back_replacement.note(replica, event, former[0])
     elif not former and (newcomer or event.request_member_id) and event.arrival_ms >= replica.state_since_ms:
         prepare_rebalance(replica, StateEvent.MEMBER_JOINED, event.arrival_ms, _asker(event))
+    join_phase.note_timeout_if_starter(replica, _asker(event), event.rebalance_timeout_ms)
     if event.request_member_id:
         join_phase.note_unanswered_join(replica, event)
 

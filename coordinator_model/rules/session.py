@@ -269,7 +269,10 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
         return Verdict(None, None)  # since then, a coordinator has loaded the group without the member
     slept = pause is not None and pause.sleeps_at(session.end_ms)
     deadline_ms = min(pause.woke_ms or 0, gone_ms) if pause is not None and slept else session.end_ms
-    return Verdict(_expired(replica, member, context, deadline_ms, timeout_ms), None)
+    finding = _expired(replica, member, context, deadline_ms, timeout_ms)
+    if resets and pause is None:
+        finding.detail |= _interval(member, resets[0], timeout_ms, deadline_ms, gone_ms)
+    return Verdict(finding, None)
 
 
 def _may_be_unknown_elsewhere(gone_ms: int, context: JudgementContext) -> bool:
@@ -298,13 +301,31 @@ def _lost_by_the_next(
 ) -> Finding | None:
     """Return the end of a session that restarted at a load that is not dated exactly, and the interval of that end."""
     first_ms = move.low_ms if _is_dated([move]) else move.since_ms or move.low_ms
-    loads_ms = max(first_ms, member.joined_ms or 0, blindly_heard_ms(member, move))
+    loads_ms = _first_load_ms(member, move, first_ms)
     if loads_ms + timeout_ms > gone_ms or may_miss_lines(context.blind, member.session_from_ms or 0, gone_ms):
         return None
     deadline_ms = min(max(loads_ms, move.high_ms or 0) + timeout_ms, gone_ms)
     finding = _expired(replica, member, context, deadline_ms, timeout_ms)
-    finding.detail |= {"deadline_from_ms": loads_ms + timeout_ms, "deadline_until_ms": gone_ms}
+    finding.detail |= _interval(member, move, timeout_ms, deadline_ms, gone_ms)
     return finding
+
+
+def _first_load_ms(member: Member, move: TimerReset, since_ms: int) -> int:
+    """Return the earliest instant after ``since_ms`` at which a new coordinator can have started a member's session."""
+    return max(since_ms, member.joined_ms or 0, blindly_heard_ms(member, move))
+
+
+def _interval(
+    member: Member, move: TimerReset, timeout_ms: int, deadline_ms: int, gone_ms: int
+) -> dict[str, int | None]:
+    """Return the interval in which a session ended that began with a load; nothing if the load itself was logged.
+
+    The deposed coordinator may have gone on answering for long after the load (decision 0017).
+    """
+    if move.since_ms is None:
+        return {}
+    first_ms = _first_load_ms(member, move, move.since_ms) + timeout_ms
+    return {"deadline_from_ms": min(first_ms, deadline_ms), "deadline_until_ms": gone_ms}
 
 
 def _would_have_emptied(replica: GroupReplica, member: Member, gone_ms: int) -> bool:

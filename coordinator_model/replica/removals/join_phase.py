@@ -231,7 +231,10 @@ def note_refused_newcomer(replica: GroupReplica, event: JoinAnswered) -> None:
 
 
 def note_timeout_if_starter(replica: GroupReplica, by: str | None, timeout_ms: int) -> None:
-    """Note the rebalance timeout of a client whose JoinGroup may have begun the current phase."""
-    start = replica.phase.started
-    if start is not None and (start.by or None) == by:
+    """Note the rebalance timeout of a client whose JoinGroup may have begun the phase that goes on, if one does.
+
+    Perhaps no answer will ever name who began it.
+    """
+    start, goes_on = replica.phase.started, replica.state is GroupState.PREPARING_REBALANCE
+    if goes_on and start is not None and (start.by or None) == by:
         replica.phase.started = start._replace(timeout_ms=timeout_ms)

@@ -9,6 +9,7 @@ from coordinator_model.replica.removals import retried_timer
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.ended_phase import EARLY_MS
 from coordinator_model.replica.session_timer import JudgementContext, session_timeout_ms, unheard_since, when_awake_ms
+from coordinator_model.states import Cause
 
 
 def not_revoked(case: Case) -> Answer:
@@ -63,8 +64,10 @@ def _not_revoked_since_a_load(case: Case) -> bool:
     loads = [reset for reset in unheard_since(member, case.context.timer_resets) if reset.may_load]
     if not loads or member.revoking_since_ms is None or member.rebalance_timeout_ms is None:
         return False
-    began_ms = case.removed_ms - member.rebalance_timeout_ms
-    return member.revoking_since_ms <= began_ms and member.rebalance_timeout_ms < timeout_ms
+    # By another broker's clock the record that started the revocation may seem younger than the load.
+    moved = any(load.cause is Cause.COORDINATOR_MOVED for load in loads)
+    old_enough = moved or member.revoking_since_ms <= case.removed_ms - member.rebalance_timeout_ms
+    return old_enough and member.rebalance_timeout_ms < timeout_ms
 
 
 def _may_be_due_since_a_load(case: Case) -> bool:

@@ -290,6 +290,16 @@ def test_an_unreported_phase_may_have_begun_before_its_first_sign(until_ms, miss
     assert accused == ([("m2", 19_002)] if missed else [])
 
 
+def test_a_newcomer_whose_answer_was_lost_set_the_timeout_of_the_phase_that_it_began():
+    """With 12 s, it begins the phase at 9,000. Only generation 2's answer to m1 names it, and it leaves m2 behind."""
+    newcomer = Who("app-1", client_id="app", port=5_060, poll_ms=12_000)
+    story = group().beats("m2", 9_400, 16_400, error=27).beats("m1", 9_500, 10_500, error=27)
+    story.join(14_000, newcomer, -1, asked="", error=15, parked_ms=5_000, version=3)
+    story.join(21_002, "m1", 2, leader="app-1", parked_ms=10_000).beat(21_200, "m1", 2, error=27)
+    told = story.join(21_900, "m1", 3, listed=["m1", newcomer]).beats("m1", 22_400, 28_400, generation=3).play(28_400)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 21_002)]
+
+
 # when m2's leave is answered 25, how -> who is accused of what
 UNKNOWN = {
     "soon after the phase": (19_500, {}, [("rebalance-timeout", "m2")]),
