@@ -308,6 +308,17 @@ def test_a_generation_number_used_twice_is_of_two_phases():
     assert ("m1", 30_000) in told.facts("session-expired", "subject", "deadline_ms")
 
 
+def test_a_sync_of_another_generation_of_the_same_number_begins_no_phase():
+    """broker-2 announces generation 2 and writes it while m1's SyncGroup for broker-1's own waits for a write."""
+    story = two_brokers(stable("m1")).beats("m1", 1_000, 7_000).leads(0, "broker-1").join(8_000, "m1", 2, listed=["m1"])
+    story.join(12_000, "m1", 2, listed=["m1"], broker="broker-2").record(12_040, 2, "m1")
+    story.sync(12_050, "m1", 2, leader=True, broker="broker-2")
+    story.sync(13_050, "m1", 2, leader=True, error=15, parked_ms=5_000).leads(14_000, "broker-2")
+    assert story.play(14_500).group["state"] == "Stable"
+    told = story.record(18_050, 3).play(20_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m1", 18_050)]
+
+
 # who is told by the next coordinator, a moment after another, that it is unknown -> whether its session had ended
 @pytest.mark.parametrize(("who", "expired"), [(OLD, True), (Who("old"), False)])
 def test_an_unknown_static_member_shows_that_the_predecessor_went_on(who, expired):
