@@ -119,7 +119,8 @@ def take_over(replica: GroupReplica, answered_ms: int, at_ms: int, claimed: tupl
     """Apply that another coordinator has loaded a group from the log; return whether that changes anything.
 
     A rebalance is in no record, so a classic group is as it was before it (``GroupMetadataManager.onLoaded``). Nor is
-    the removal of an empty KIP-848 group by a refused JoinGroup.
+    the removal of an empty KIP-848 group by a refused JoinGroup. A last leave that no record shows was answered 15: its
+    record is not in the log that the next coordinator has loaded.
     ``answered_ms``: when the deposed coordinator last answered. Leaves after that were already answered by the new
     coordinator, so they are applied again to the group as the record has it.
     ``claimed``: the new coordinator, and since when it has answered although metadata named its predecessor. A
@@ -129,7 +130,9 @@ def take_over(replica: GroupReplica, answered_ms: int, at_ms: int, claimed: tupl
         derive_state(replica, at_ms)  # a group that has a tombstone stays Dead
         return replica.state is not GroupState.DEAD
     rebalancing = replica.state in (GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE)
-    if replica.type is not GroupType.CLASSIC or not rebalancing or replica.state_since_ms > answered_ms:
+    left_unwritten = replica.state is GroupState.EMPTY and bool(replica.recorded)
+    unwritten = replica.type is GroupType.CLASSIC and (rebalancing or left_unwritten)
+    if not unwritten or replica.state_since_ms > answered_ms:
         return False
     if claimed is not None and replica.announced_by == claimed[0] and replica.generation_since_ms >= claimed[1]:
         return False

@@ -481,6 +481,8 @@ def _take_assignment(replica: GroupReplica, member: Member, event: SyncAnswered)
 def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | None, context: JudgementContext) -> None:
     """Apply a SyncGroup that was refused, or whose member is not known."""
     note_fenced(replica, event, event.member_id)
+    if event.error in ENDS_A_WAIT and _is_of_another_coordinators_generation(replica, event):
+        return
     _not_stored(replica, event)
     if member is None:
         return
@@ -495,6 +497,15 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
         owe(member, event.arrival_ms)
     if event.error == UNKNOWN_MEMBER_ID and not member.in_kip848_group:
         _unknown_member(replica, member, event.generation, event.answer_ms)
+
+
+def _is_of_another_coordinators_generation(replica: GroupReplica, event: SyncAnswered) -> bool:
+    """Tell whether a SyncGroup is of another generation that has the same number, from a deposed coordinator.
+
+    It arrived there before the next coordinator announced the group's generation.
+    """
+    elsewhere = replica.announced_by not in ("", event.broker) and event.generation == replica.generation
+    return elsewhere and event.arrival_ms < replica.generation_since_ms
 
 
 def _wait_was_cut_off(replica: GroupReplica, event: SyncAnswered) -> None:

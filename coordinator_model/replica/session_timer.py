@@ -306,7 +306,7 @@ def deadlines(departure: Departure, context: JudgementContext) -> list[Span]:
     ends = [span for span in ends if span[1] >= touched_ms] or ends
     for pause in unheard_since(departure.member, context.timer_resets):
         if pause.woke_ms is not None and _is_over(pause, removed_ms):
-            woke_ms, at_once = min(pause.woke_ms, removed_ms), departure.member.in_kip848_group
+            woke_ms, at_once = min(pause.woke_ms, removed_ms), is_written_at_once(departure)
             ends = [_moved_to_waking(span, pause, woke_ms, told_at_once=at_once) for span in ends]
     return ends
 
@@ -458,9 +458,19 @@ def slept_over(departure: Departure, context: JudgementContext) -> tuple[TimerRe
     due_ms = max((last_ms for _, last_ms, _ in _due(departure, context)), default=None)
     if due_ms is None:
         return None
-    removed_ms, at_once = departure.removed_ms, departure.member.in_kip848_group
+    removed_ms, at_once = departure.removed_ms, is_written_at_once(departure)
     pauses = (p for p in unheard_since(departure.member, context.timer_resets) if _is_over(p, removed_ms))
     return next(((pause, due_ms) for pause in pauses if pause.sleeps_at(due_ms, told_at_once=at_once)), None)
+
+
+def is_written_at_once(departure: Departure) -> bool:
+    """Tell whether the timer that removed a member wrote a record at once.
+
+    A KIP-848 group writes every removal. A classic group writes only that it is empty, when its last member is gone. If
+    the sessions of several members ended then, it is not known which was the last.
+    """
+    ended = departure.phase.ended
+    return departure.member.in_kip848_group or (ended is not None and ended.emptied)
 
 
 def when_awake_ms(due_ms: int, context: JudgementContext, *, written_ms: int | None = None) -> int:

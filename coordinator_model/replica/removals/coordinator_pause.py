@@ -11,7 +11,7 @@ from coordinator_model.replica.removals.removal_instant import was_unknown
 from coordinator_model.replica.removals.revocation import own_timers_ms
 from coordinator_model.replica.removals.sync_timeout import sync_deadline_ms
 from coordinator_model.replica.removals.together import Together
-from coordinator_model.replica.session_timer import gone_by_ms, slept_over
+from coordinator_model.replica.session_timer import gone_by_ms, is_written_at_once, slept_over
 
 
 def due_in_a_pause(case: Case) -> Answer:
@@ -25,7 +25,7 @@ def due_in_a_pause(case: Case) -> Answer:
     rebalance_due_ms = _rebalance_due_ms(case, pause)
     if rebalance_due_ms is None or rebalance_due_ms >= session_due_ms:
         return NotMissed()
-    asleep = pause.sleeps_at(rebalance_due_ms, told_at_once=case.member.in_kip848_group)
+    asleep = pause.sleeps_at(rebalance_due_ms, told_at_once=is_written_at_once(case.departure))
     return Missed((pause.woke_ms or 0) if asleep else rebalance_due_ms)
 
 

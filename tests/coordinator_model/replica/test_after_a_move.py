@@ -263,6 +263,25 @@ def test_whom_the_next_coordinator_loaded_it_lets_expire_though_they_had_left():
     assert ("session-expired", "m1") in told.accusations
 
 
+def test_a_last_leave_is_undone_if_the_next_coordinator_does_not_find_its_record():
+    """m1's LeaveGroup was answered 15 behind a stalled write, and no record shows that the group became empty."""
+    story = two_brokers(stable("m1")).beats("m1", 1_000, 8_000).leave(13_500, "m1", error=15, parked_ms=5_000)
+    story.join(14_000, "m2", -1, error=79, asked="", broker="broker-2")
+    group = story.play(15_000).group
+    assert (group["state"], [member["member_id"] for member in group["members"]]) == ("Stable", ["m1"])
+    story.join(19_900, "m2", 2, listed=["m2"], parked_ms=5_500, broker="broker-2").record(19_940, 2, "m2")
+    told = story.sync(19_950, "m2", 2, leader=True, broker="broker-2").play(25_000)
+    assert told.facts("session-expired", "subject", "cause") == [("m1", "coordinator-moved")]
+
+
+def test_a_last_leave_counts_though_its_record_is_read_after_a_move():
+    story = two_brokers(stable("m1")).beats("m1", 1_000, 8_000).leave(13_500, "m1", error=15, parked_ms=5_000)
+    story.join(14_000, "m2", -1, error=79, asked="", broker="broker-2").record(8_500, 2)
+    story.rows[-1] = (14_600, *story.rows[-1][1:])  # written at 8,500, read at 14,600
+    told = story.play(25_000)
+    assert (told.group["state"], told.accusations) == ("Empty", [])
+
+
 def test_a_blind_0_to_a_generation_that_was_never_stored_shows_no_lost_line():
     """Found by simulation: the next coordinator answers while it loads (``GroupCoordinatorService.heartbeat``)."""
     story = two_brokers(stable("m1", "m2")).beats("m1", 1_000, 7_000).beats("m2", 1_000, 6_000).leads(0, "broker-1")
@@ -287,6 +306,17 @@ def test_a_generation_number_used_twice_is_of_two_phases():
     told = story.play(40_000)
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m1", 12_500)]
     assert ("m1", 30_000) in told.facts("session-expired", "subject", "deadline_ms")
+
+
+def test_a_sync_of_another_generation_of_the_same_number_begins_no_phase():
+    """broker-2 announces generation 2 and writes it while m1's SyncGroup for broker-1's own waits for a write."""
+    story = two_brokers(stable("m1")).beats("m1", 1_000, 7_000).leads(0, "broker-1").join(8_000, "m1", 2, listed=["m1"])
+    story.join(12_000, "m1", 2, listed=["m1"], broker="broker-2").record(12_040, 2, "m1")
+    story.sync(12_050, "m1", 2, leader=True, broker="broker-2")
+    story.sync(13_050, "m1", 2, leader=True, error=15, parked_ms=5_000).leads(14_000, "broker-2")
+    assert story.play(14_500).group["state"] == "Stable"
+    told = story.record(18_050, 3).play(20_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m1", 18_050)]
 
 
 # who is told by the next coordinator, a moment after another, that it is unknown -> whether its session had ended

@@ -714,6 +714,14 @@ def test_of_two_timers_that_came_due_in_one_pause_the_earlier_runs_first(play, l
     assert deadline_ms == pytest.approx(22_000, abs=10)
 
 
+def test_a_group_emptied_as_its_coordinator_wakes_had_a_session_end_in_the_pause():
+    """m1's was due 80 ms after the last line before the pause. Had it ended then, the record would be of then."""
+    story = group().beat(9_080, "m1").silent(15_000, 35_000).record(35_002, 2)
+    told = story.play(40_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m1", 35_000), ("m2", 14_000)]
+    assert {rule for rule, _ in told.accusations} == {"session-expired"}
+
+
 @pytest.mark.parametrize(("parked_ms", "rule"), [(4_000, "rebalance-timeout"), (6_400, "session-expired")])
 def test_who_may_have_lived_when_its_sync_was_due_missed_it(parked_ms, rule):
     """m2's time to sync and its session both end at 19,500; its heartbeat answered 15 may have been applied in time."""
