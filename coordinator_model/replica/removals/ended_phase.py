@@ -19,7 +19,8 @@ EARLY_MS, LATE_MS = 10, 200
 """A phase that ends this much before or after its first sign plus its timeout still counts as ended by its timeout.
 Instants are rounded, a JoinGroup is applied after it arrives, and timers run late on a busy machine."""
 ROUNDED_MS = 2
-"""How much later than a phase's first sign the step that began it may seem to be: both instants are rounded."""
+"""How much later than its effect a step may seem to be: both instants are rounded. It may have begun a phase or ended
+one."""
 
 
 def ended_phase(
@@ -189,9 +190,10 @@ def _sync_limit_ms(replica: GroupReplica, began_ms: int, removed_ms: int) -> int
     """Return the longest timeout of the members that were in a generation when it began.
 
     Members that come later do not change its timer (``GroupMetadataManager.schedulePendingSync``), nor do members that
-    have gone.
+    have gone. A leave may have ended the phase before, though by its rounded instant it came after the announcement.
     """
-    those = [*replica.members.values(), *(leave.member for leave in replica.leaves if leave.applied_ms > began_ms)]
+    left = (leave.member for leave in replica.leaves if leave.applied_ms > began_ms + ROUNDED_MS)
+    those = [*replica.members.values(), *left]
     those += [d.member for d in replica.departures if d.removed_ms == removed_ms or d.removed_ms > began_ms]
     limits_ms = (m.rebalance_timeout_ms for m in those if (m.joined_ms or 0) <= began_ms + EARLY_MS)
     return max((limit_ms for limit_ms in limits_ms if limit_ms), default=None)

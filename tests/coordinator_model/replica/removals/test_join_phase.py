@@ -535,13 +535,14 @@ def test_the_longest_timeout_of_a_generation_limits_the_sync():
     assert told.opened("rebalance-timeout") == []
 
 
-def test_the_timeout_of_a_member_that_left_does_not_prolong_the_sync_phase():
+@pytest.mark.parametrize("left_ms", [9_900, 9_901], ids=["at that instant", "by its line a millisecond later"])
+def test_the_timeout_of_a_member_that_left_does_not_prolong_the_sync_phase(left_ms):
     """m4, with 30 s, leaves at 9,900 and m1 is alone: it must sync by 19,900."""
     story = stable("m1", poll_ms=POLL_MS).beats("m1", 1_000, 8_000)
     story.poll_ms = 30_000
     story.join(200, "m4", 1).beats("m4", 1_000, 9_000)
     story.poll_ms = POLL_MS
-    story.leave(9_900, "m4").join(9_900, "m1", 2, listed=["m1"], parked_ms=900)
+    story.leave(left_ms, "m4").join(9_900, "m1", 2, listed=["m1"], parked_ms=900)
     told = story.beats("m1", 10_900, 18_900, generation=2).record(19_905, 3).play(22_000)
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m1", 19_900)]
 
