@@ -83,11 +83,11 @@ def phase_limit_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, con
 
     Only members that were in the group when the phase began count. A member that joined later does not, except the one
     whose JoinGroup began the phase: ``note_starter_timeout`` adds it. A member that was gone when the phase began does
-    not count either, even if the end of its session began the phase. A replaced member that was in no generation yet
-    joined in the phase: the first sign of the phase may be later than that.
+    not count either, even if the end of its session or its replacement began the phase. A replaced member that was in
+    no generation yet joined in the phase: the first sign of the phase may be later than that.
     """
     members, begun_ms = replica.members.values(), phase.started_ms or 0
-    gone = _gone_as_it_began(replica, phase, removed_ms, context)
+    gone = _gone_as_it_began(replica, phase, removed_ms, context) | _replaced_as_it_began(replica, phase)
     in_by_ms = min(phase.started_ms or removed_ms, removed_ms - EARLY_MS)
     early = [m for m in members if (m.joined_ms or 0) <= in_by_ms and m.member_id not in gone]
     limits = [m.rebalance_timeout_ms for m in early or members]
@@ -158,6 +158,16 @@ def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, 
     if first.of_session:
         return gone | {first.member_id}
     return gone | {end.member_id for end in ends if end.at_ms == first.at_ms and not end.of_session}
+
+
+def _replaced_as_it_began(replica: GroupReplica, phase: JoinPhase) -> set[str]:
+    """Return the former members of an instance id if the JoinGroup of another member with that id began the phase."""
+    starter = "" if phase.started is None else phase.started.by
+    replaced = [leave.member for leave in replica.leaves if leave.cause is Cause.REPLACED]
+    known = (member for member in chain(replica.members.values(), replaced) if member.member_id == starter)
+    instances = {member.instance_id for member in known if member.instance_id is not None}
+    former = (member for member in replaced if member.instance_id in instances and member.member_id != starter)
+    return {member.member_id for member in former if (member.joined_ms or 0) <= (phase.started_ms or 0)}
 
 
 def _timer_end(member: Member, at_ms: int, *, of_session: bool) -> _TimerEnd:

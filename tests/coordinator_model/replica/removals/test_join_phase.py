@@ -9,8 +9,11 @@ from coordinator_model.replica.advance import conclude
 from coordinator_model.replica.group import GroupReplica, Leave
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.removals.ended_phase import sync_timeout_ms
+from coordinator_model.replica.removals.ended_phase import phase_limit_ms, sync_timeout_ms
+from coordinator_model.replica.removals.phases import JoinPhase, PhaseStart
+from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import SESSION_EXPIRED, Cause, Evidence
+from coordinator_model.thresholds import Thresholds
 from tests.support.story import T0, Who, rebalance, stable
 
 POLL_MS = 10_000
@@ -554,6 +557,21 @@ def test_a_successor_with_a_longer_timeout_does_not_prolong_the_sync_phase():
     leaves = [Leave(successor, 20_300, Cause.REPLACED, None)]
     replica = GroupReplica("g", members={"m2": waits}, leaves=leaves)
     assert sync_timeout_ms(replica, waits, 20_300) == POLL_MS
+
+
+@pytest.mark.parametrize(("by", "limit_ms"), [("new", POLL_MS), ("m1", 30_000)])
+def test_whose_replacement_began_the_phase_does_not_prolong_it(by, limit_ms):
+    """A static member with 30 s is replaced by one with 10. If m1 began the phase, the former member was still in."""
+    members = [Member("m1", joined_ms=0), Member("new", "pod-1", joined_ms=20_000)]
+    former = Member("old", "pod-1", joined_ms=0, rebalance_timeout_ms=30_000)
+    for member in members:
+        member.rebalance_timeout_ms = POLL_MS
+    replica = GroupReplica(
+        "g", members={m.member_id: m for m in members}, phase=JoinPhase(9_000, PhaseStart(10_000, by))
+    )
+    replica.leaves = [Leave(former, 20_000, Cause.REPLACED, None)]
+    context = JudgementContext(20_000, "b", (), {}, 0, 0, 0, None, Thresholds())
+    assert phase_limit_ms(replica, replica.phase, 20_000, context) == limit_ms
 
 
 # ------------------------------------------------------------------------------------------------ static ones stay
