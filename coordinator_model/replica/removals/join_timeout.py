@@ -108,14 +108,8 @@ def _timed_out(together: Together) -> bool:
 
 
 def _session_ends_ms(together: Together) -> list[int]:
-    """Return the ends of sessions and the sync timeouts that can have begun the phase, of replaced members too.
-
-    A session that ended as the generation before was announced may have ended the phase that led to it. If its member
-    is not known to have been in that generation, it did.
-    """
-    ends_ms = together.latest_ends_ms
-    before = [d for d in together.dropped if (d.member.generation or 0) < d.generation - 1]
-    gone = {id(d) for d in before if ends_ms[id(d)] <= together.phase.began_after_ms}
+    """Return the ends of sessions and the sync timeouts that can have begun the phase, of replaced members too."""
+    ends_ms, gone = together.latest_ends_ms, together.ended_before
     syncs_ms = (first_sync_deadline_ms(together, d) for d in together.dropped if id(d) not in gone)
     replaced_ms = (together.latest_end_ms(d) for d in together.departures if d.successor is not None)
     known = (at_ms for at_ms in (*syncs_ms, *replaced_ms) if at_ms is not None)

@@ -83,21 +83,31 @@ class Together:
         return {id(d): self.latest_end_ms(d) or 0 for d in self.dropped}
 
     @cached_property
+    def ended_before(self) -> set[int]:
+        """The ``id`` of each dropped departure whose session had ended before the phase.
+
+        Its end may even have ended the phase that led to the generation before: the member is not known to have been in
+        that generation.
+        """
+        absent = [id(d) for d in self.dropped if (d.member.generation or 0) < self.generation - 1]
+        return {dropped for dropped in absent if self.latest_ends_ms[dropped] <= self.phase.began_after_ms}
+
+    @cached_property
     def _in_order(self) -> list[tuple[int, int]]:
         """The latest ends, each with the ``id`` of its departure, earliest first."""
         return sorted((at_ms, dropped) for dropped, at_ms in self.latest_ends_ms.items())
 
     @cached_property
-    def _known_in_order(self) -> list[tuple[int, int]]:
-        return [(at_ms, dropped) for at_ms, dropped in self._in_order if at_ms]
+    def _in_order_in_the_phase(self) -> list[tuple[int, int]]:
+        return [(at_ms, dropped) for at_ms, dropped in self._in_order if at_ms and dropped not in self.ended_before]
 
     def latest_end_ms(self, departure: Departure) -> int | None:
         """Return the latest instant at which the session of a departed member can have ended; None: not known."""
         return max((last_ms for _, last_ms, _ in self.spans.of(departure)), default=None)
 
     def first_known_end_beside_ms(self, departure: Departure) -> int | None:
-        """Return the earliest of the others' latest ends that are known."""
-        return next((at_ms for at_ms, other in self._known_in_order[:2] if other != id(departure)), None)
+        """Return the earliest of the others' latest ends that are known, without those before the phase."""
+        return next((at_ms for at_ms, other in self._in_order_in_the_phase[:2] if other != id(departure)), None)
 
     def first_and_last_end_beside_ms(self, departure: Departure) -> list[int]:
         """Return the earliest and the latest of the others' latest ends, 0 for one that is not known; empty: no others.

@@ -514,6 +514,18 @@ def test_a_leave_that_ended_the_phase_begins_no_other_one():
     assert story.play(26_000).facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 22_000)]
 
 
+def test_an_expiry_that_ended_the_phase_before_excuses_no_sync():
+    """m3 expires at 14,000 and ends the phase. m2 leads, but its answer is lost, and it never syncs."""
+    story = group("m1", Who("m2", session_ms=20_000), "m3", m1_until_ms=9_000).beats("m2", 1_000, 8_000)
+    story.beats("m3", 1_000, 8_000).beat(9_500, "m1", error=27)
+    story.join(14_000, "m1", 2, leader="m2", parked_ms=4_400)
+    story.sync(24_000, "m1", 2, error=27, parked_ms=9_950)
+    rebalance(story, 24_060, 3, "m1").beats("m1", 25_000, 28_000, generation=3)
+    told = story.play(28_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 24_000)]
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m3", 14_000)]
+
+
 def test_an_expiry_before_the_sync_timeout_excuses_the_sync():
     """It begins a join phase: m1, the leader, would have had until 20,000; m2 expired at 18,000, and m1 at 21,500."""
     story = group().beat(9_500, "m1", error=27).beat(9_500, "m2", error=27)
