@@ -375,13 +375,16 @@ def _is_announced_again(replica: GroupReplica, event: JoinAnswered, context: Jud
     """Tell whether the number of a generation that was announced but never written is announced again.
 
     A coordinator that loads the log continues with the generation of the last record
-    (``GroupMetadataManager.onLoaded``): it announces the next ones, or answers with the recorded one itself.
+    (``GroupMetadataManager.onLoaded``): it announces the next ones, or answers with the recorded one itself. If the
+    JoinGroup had waited at the same broker since before the announcement, this is a late answer of that announcement: a
+    coordinator that unloads its groups refuses all JoinGroups that wait.
     """
     written = replica.recorded_generation
     if written is None or not written <= event.generation <= replica.generation or written == replica.generation:
         return False
     member = replica.members.get(event.member_id)
-    restarted = any(reset.low_ms >= replica.generation_since_ms for reset in context.timer_resets)
+    since_ms = replica.generation_since_ms
+    restarted = event.arrival_ms > since_ms and any(reset.low_ms >= since_ms for reset in context.timer_resets)
     restarted = restarted or replica.announced_by not in ("", event.broker)
     return restarted and (member is None or event.answer_ms > replica.generation_since_ms)
 

@@ -514,6 +514,16 @@ def test_a_leave_that_ended_the_phase_begins_no_other_one():
     assert story.play(26_000).facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 22_000)]
 
 
+def test_a_late_answer_of_a_generation_does_not_undo_a_leave_from_it():
+    """m1 leads and leaves at once, lines are lost, and m2 and m3, which waited with m1, are answered last."""
+    story = group("m1", "m2", "m3").beats("m3", 1_000, 8_000).beat(9_300, "m2", error=27)
+    story.join(10_000, "m1", 2, listed=["m1", "m2", "m3"], parked_ms=500).leave(10_010, "m1").lose(10_020)
+    story.join(10_025, "m2", 2, parked_ms=600).join(10_025, "m3", 2, parked_ms=600)
+    rebalance(story, 10_600, 3, "m2", "m3").beats("m2", 11_000, 20_000, 3).beats("m3", 11_000, 20_000, 3)
+    told = story.play(20_000)
+    assert (told.accusations, told.opened("member-removed")) == ([], [])
+
+
 def test_an_expiry_that_ended_the_phase_before_excuses_no_sync():
     """m3 expires at 14,000 and ends the phase. m2 leads, but its answer is lost, and it never syncs."""
     story = group("m1", Who("m2", session_ms=20_000), "m3", m1_until_ms=9_000).beats("m2", 1_000, 8_000)
