@@ -509,10 +509,14 @@ def _is_of_another_coordinators_generation(replica: GroupReplica, event: SyncAns
 
 
 def _wait_was_cut_off(replica: GroupReplica, event: SyncAnswered) -> None:
-    """Begin the next join phase: it began at the instant at which a parked SyncGroup was answered 27."""
+    """Begin the next join phase: it began at the instant at which a parked SyncGroup was answered 27.
+
+    A session that ended before that instant did not begin it, or a busy coordinator ran its timer late.
+    """
     its_own = replica.type is GroupType.CLASSIC and event.generation == replica.generation
     if its_own and event.error == REBALANCE_IN_PROGRESS and replica.state is GroupState.COMPLETING_REBALANCE:
         prepare_rebalance(replica, StateEvent.REBALANCE_IN_PROGRESS, event.answer_ms)
+        replica.phase.began_after_ms = max(replica.phase.began_after_ms, event.answer_ms - CUT_MS)
 
 
 def _was_told_to_rejoin(replica: GroupReplica, event: SyncAnswered) -> None:

@@ -399,8 +399,11 @@ def _leader(replica: GroupReplica, event: JoinAnswered) -> str:
 
 
 def _name_the_leader(replica: GroupReplica, event: JoinAnswered, leader: str) -> None:
-    """Note the id of a member whose own JoinGroup's answer was lost, if another answer names it as leader."""
-    if leader in replica.members or leader == event.member_id:
+    """Note the id of a member whose own JoinGroup's answer was lost, if another answer names it as leader.
+
+    It led as the generation was announced, and may have left before this answer.
+    """
+    if leader in replica.members or leader == event.member_id or is_gone(replica, leader, replica.generation_since_ms):
         return
     member = _named(replica, leader, event.answer_ms)
     if member is not None:

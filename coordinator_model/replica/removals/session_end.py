@@ -27,6 +27,7 @@ from coordinator_model.replica.session_timer import (
     removal_deadline_ms,
     session_timeout_ms,
     unheard_since,
+    when_awake_ms,
 )
 from coordinator_model.states import Cause
 
@@ -129,8 +130,10 @@ def _emptied_by_another(case: Case) -> bool:
 
 
 def _is_of_its_own_timer(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a rebalance timer of the member's own was due at its removal: that explains more than a retry."""
-    return any(abs(departure.removed_ms - at_ms) <= CUT_MS for at_ms in own_timers_ms(departure.member, context))
+    """Tell whether a rebalance timer of the member's own ran at its removal: that explains more than a retry."""
+    removed_ms, due_ms = departure.removed_ms, own_timers_ms(departure.member, context)
+    ran_ms = (when_awake_ms(at_ms, context, written_ms=removed_ms) for at_ms in due_ms)
+    return any(abs(removed_ms - at_ms) <= CUT_MS for at_ms in ran_ms)
 
 
 def _start_is_unsure(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:

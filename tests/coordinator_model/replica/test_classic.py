@@ -618,6 +618,15 @@ def test_a_newcomer_whose_first_answer_was_lost_is_known_by_the_leaders_list(ver
     assert (shown["client_id"], shown["session_timeout_ms"]) == ("app", 6_000)
 
 
+def test_a_leader_that_has_left_is_not_let_in_by_a_late_answer_that_names_it():
+    """A JoinGroup of its client was answered 15 before. It leads generation 2 and leaves as it is answered."""
+    leader = Who("app-00000000-0000-4000-8000-000000000000", client_id="app", port=5_060)
+    story = stable("m1").beats("m1", 1_000, 9_000).beat(9_500, "m1", error=27)
+    story.join(14_000, leader, -1, asked="", error=15, parked_ms=5_000, version=2)
+    story.join(14_002, leader, 2, listed=[leader, "m1"]).leave(14_010, leader.member_id)
+    assert list(story.join(14_025, "m1", 2, parked_ms=4_000).play(15_000).members) == ["m1"]
+
+
 # ------------------------------------------------------------------------------------------------ gone together
 
 
