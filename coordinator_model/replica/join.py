@@ -6,7 +6,7 @@ only its answer was lost.
 """
 
 from coordinator_model.events import JoinAnswered
-from coordinator_model.replica import join_lines, recorded, rolled_back_replacement
+from coordinator_model.replica import answering_coordinator, join_lines, recorded, rolled_back_replacement
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL
 from coordinator_model.replica.classic import (
     FENCED_INSTANCE_ID,
@@ -49,12 +49,12 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
         _refused(replica, event, context)
         return
     owe_sync(replica, event)
-    if _is_late(replica, event) or _is_of_a_deposed_coordinator(replica, event):
+    if _is_late(replica, event) or answering_coordinator.is_deposed(replica, event):
         return
     join_lines.note_seen(replica, event.generation)
     if replica.type is GroupType.SIMPLE or replica.deleted:
         replica.type, replica.deleted = GroupType.CLASSIC, False
-    if _is_announced_again(replica, event, context):
+    if answering_coordinator.has_loaded_since(replica, event, context):
         replica.revert_to_last_record(event.answer_ms)
     _take_protocol(replica, event)
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
@@ -113,39 +113,6 @@ def _restart_unanswered(replica: GroupReplica, at_ms: int, context: JudgementCon
     if next(loads, None) is None:
         for member in (m for m in replica.members.values() if m.member_id in phase.unanswered):
             member.timer_reset_ms = max(member.timer_reset_ms or 0, at_ms)
-
-
-def _is_of_a_deposed_coordinator(replica: GroupReplica, event: JoinAnswered) -> bool:
-    """Tell whether the broker that answered does not know the last record, so that another coordinator wrote it.
-
-    A KIP-848 group has no leader. A coordinator that makes it a classic group writes the record of that before it names
-    a leader.
-    """
-    has_a_leader = bool(event.leader) and replica.type is GroupType.CONSUMER
-    return has_a_leader or _is_of_an_empty_generation(replica, event) or _is_new_in_a_written_generation(replica, event)
-
-
-def _is_of_an_empty_generation(replica: GroupReplica, event: JoinAnswered) -> bool:
-    """Tell whether a member joined a generation whose record lists nobody: the record's writer lets nobody into it."""
-    if replica.type is not GroupType.CLASSIC:
-        return False
-    if replica.recorded_generation is not None:  # answers of the deposed coordinator may have begun a join phase since
-        return not replica.recorded and 0 < event.generation <= replica.recorded_generation
-    return replica.state is GroupState.EMPTY and 0 < event.generation <= replica.generation
-
-
-def _is_new_in_a_written_generation(replica: GroupReplica, event: JoinAnswered) -> bool:
-    """Tell whether a dynamic member joined a generation whose record was read before and does not list it.
-
-    A coordinator that knows the record lets a newcomer into a later generation only, because it begins a join phase,
-    and answers 25 to a former member. So the broker that answered does not know the record.
-    """
-    newcomer = not event.request_member_id or event.request_member_id in replica.pending
-    former = any(departure.member.member_id == event.member_id for departure in replica.departures)
-    written = replica.type is GroupType.CLASSIC and replica.state is GroupState.STABLE
-    written = written and replica.recorded_generation is None and 0 < event.generation <= replica.generation
-    known = event.member_id in replica.members or is_gone(replica, event.member_id, event.answer_ms)
-    return event.instance_id is None and (newcomer or former) and written and not known
 
 
 def _take_protocol(replica: GroupReplica, event: JoinAnswered) -> None:
@@ -369,24 +336,6 @@ def _had_gone(member: Member, at_ms: int, context: JudgementContext) -> bool:
     ended = heard_ms + (member.session_timeout_ms or 0) < at_ms - EARLY_MS
     loaded = any(reset.may_load for reset in unheard_since(member, context.timer_resets))
     return member.unknown_ms is not None or (ended and not loaded)
-
-
-def _is_announced_again(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> bool:
-    """Tell whether the number of a generation that was announced but never written is announced again.
-
-    A coordinator that loads the log continues with the generation of the last record
-    (``GroupMetadataManager.onLoaded``): it announces the next ones, or answers with the recorded one itself. If the
-    JoinGroup had waited at the same broker since before the announcement, this is a late answer of that announcement: a
-    coordinator that unloads its groups refuses all JoinGroups that wait.
-    """
-    written = replica.recorded_generation
-    if written is None or not written <= event.generation <= replica.generation or written == replica.generation:
-        return False
-    member = replica.members.get(event.member_id)
-    since_ms = replica.generation_since_ms
-    restarted = event.arrival_ms > since_ms and any(reset.low_ms >= since_ms for reset in context.timer_resets)
-    restarted = restarted or replica.announced_by not in ("", event.broker)
-    return restarted and (member is None or event.answer_ms > replica.generation_since_ms)
 
 
 def _leader(replica: GroupReplica, event: JoinAnswered) -> str:
