@@ -41,12 +41,12 @@ def _is_new_in_a_written_generation(replica: GroupReplica, event: JoinAnswered) 
 
 
 def has_loaded_since(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> bool:
-    """Tell whether the number of a generation that was announced but never written is announced again.
+    """Tell whether a coordinator has loaded the log since a generation was announced and not written.
 
-    A coordinator that loads the log continues with the generation of the last record
-    (``GroupMetadataManager.onLoaded``): it announces the next ones, or answers with the recorded one itself. If the
-    JoinGroup had waited at the same broker since before the announcement, this is a late answer of that announcement: a
-    coordinator that unloads its groups refuses all JoinGroups that wait.
+    Then the number of that generation is announced again. A coordinator that loads the log continues with the
+    generation of the last record (``GroupMetadataManager.onLoaded``): it announces the next ones, or answers with the
+    recorded one itself. If the JoinGroup had waited at the same broker since before the announcement, this is a late
+    answer of that announcement: a coordinator that unloads its groups refuses all JoinGroups that wait.
     """
     written = replica.recorded_generation
     if written is None or not written <= event.generation <= replica.generation or written == replica.generation:

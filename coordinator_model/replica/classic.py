@@ -511,7 +511,7 @@ def _is_of_another_coordinators_generation(replica: GroupReplica, event: SyncAns
 def _wait_was_cut_off(replica: GroupReplica, event: SyncAnswered) -> None:
     """Begin the next join phase: it began at the instant at which a parked SyncGroup was answered 27.
 
-    A session that ended before that instant did not begin it, or a busy coordinator ran its timer late.
+    If a session was due earlier, it did not begin the phase, or a busy coordinator ran its timer late.
     """
     its_own = replica.type is GroupType.CLASSIC and event.generation == replica.generation
     if its_own and event.error == REBALANCE_IN_PROGRESS and replica.state is GroupState.COMPLETING_REBALANCE:

@@ -19,8 +19,7 @@ EARLY_MS, LATE_MS = 10, 200
 """A phase that ends this much before or after its first sign plus its timeout still counts as ended by its timeout.
 Instants are rounded, a JoinGroup is applied after it arrives, and timers run late on a busy machine."""
 ROUNDED_MS = 2
-"""How much later than its effect a step may seem to be: both instants are rounded. It may have begun a phase or ended
-one."""
+"""How much later than the beginning or the end of a phase its cause may seem to come: both instants are rounded."""
 
 
 def ended_phase(
@@ -161,7 +160,7 @@ def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, 
 
 
 def _replaced_as_it_began(replica: GroupReplica, phase: JoinPhase) -> set[str]:
-    """Return the former members of an instance id if the JoinGroup of another member with that id began the phase."""
+    """Return whom the JoinGroup that began the phase replaced: the former members with its instance id."""
     starter = "" if phase.started is None else phase.started.by
     replaced = [leave.member for leave in replica.leaves if leave.cause is Cause.REPLACED]
     known = (member for member in chain(replica.members.values(), replaced) if member.member_id == starter)
@@ -200,7 +199,7 @@ def _sync_limit_ms(replica: GroupReplica, began_ms: int, removed_ms: int) -> int
     """Return the longest timeout of the members that were in a generation when it began.
 
     Members that come later do not change its timer (``GroupMetadataManager.schedulePendingSync``), nor do members that
-    have gone. A leave may have ended the phase before, though by its rounded instant it came after the announcement.
+    have gone. A leave that ended the phase before may seem to come after the announcement (``ROUNDED_MS``).
     """
     left = (leave.member for leave in replica.leaves if leave.applied_ms > began_ms + ROUNDED_MS)
     those = [*replica.members.values(), *left]

@@ -86,8 +86,8 @@ class Together:
     def ended_before(self) -> set[int]:
         """The ``id`` of each dropped departure whose session had ended before the phase.
 
-        Its end may even have ended the phase that led to the generation before: the member is not known to have been in
-        that generation.
+        Its member is not known to have been in the generation before the phase. So the session may have ended the phase
+        that led to that generation.
         """
         absent = [id(d) for d in self.dropped if (d.member.generation or 0) < self.generation - 1]
         return {dropped for dropped in absent if self.latest_ends_ms[dropped] <= self.phase.began_after_ms}

@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+from contextlib import contextmanager
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -264,6 +265,18 @@ def test_who_is_in_a_deleted_group_is_forgotten(url):
     store.close()
 
 
+@contextmanager
+def locked_for_a_second(file):
+    """Another process writes to a SQLite file, and ends after a second."""
+    other = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(1, lambda: other.execute("COMMIT"))
+    release.start()
+    yield
+    release.join()
+    other.close()
+
+
 class TestDiskAndLocks:
     """SQLite when the disk is full and when somebody else writes."""
 
@@ -284,22 +297,12 @@ class TestDiskAndLocks:
         store.close()
 
     def test_a_new_file_that_another_process_writes_is_waited_for(self, tmp_path):
-        other = sqlite3.connect(tmp_path / "monitor.db", isolation_level=None, check_same_thread=False)
-        other.execute("BEGIN IMMEDIATE")
-        release = threading.Timer(1, lambda: other.execute("COMMIT"))
-        release.start()
-        Store.open(f"sqlite:///{tmp_path}/monitor.db").close()
-        release.join()
-        other.close()
+        with locked_for_a_second(tmp_path / "monitor.db"):
+            Store.open(f"sqlite:///{tmp_path}/monitor.db").close()
 
     def test_a_locked_database_is_waited_for(self, tmp_path):
         store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
-        other = sqlite3.connect(tmp_path / "monitor.db", isolation_level=None, check_same_thread=False)
-        other.execute("BEGIN IMMEDIATE")
-        release = threading.Timer(1, lambda: other.execute("COMMIT"))
-        release.start()
         outputs = [report("orders", finding(), view=view())]
-        assert store.apply_batch(checkpoint_id="c", batch_id=0, outputs=outputs, settings=self.SETTINGS).applied
-        release.join()
-        other.close()
+        with locked_for_a_second(tmp_path / "monitor.db"):
+            assert store.apply_batch(checkpoint_id="c", batch_id=0, outputs=outputs, settings=self.SETTINGS).applied
         store.close()
