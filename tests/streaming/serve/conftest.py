@@ -24,6 +24,8 @@ from tests.support.outputs import CLUSTER
 from tests.support.waiting import PATIENCE_S
 
 NOW_MS = 1_790_000_100_000
+STALLED_MS = 600_000
+"""Until a `run` without a new sign of life is stalled: longer than a test takes, however busy the machine is."""
 
 
 @pytest.fixture
@@ -111,7 +113,7 @@ def clock() -> Clock:
 @contextmanager
 def running(store: Store, settings: Settings) -> Iterator[str]:
     """Serve a store in this process; yields the address."""
-    app = create_app(store, settings, Health(monitor_stalled_ms=15_000))
+    app = create_app(store, settings, Health(STALLED_MS))
     with listening(app, settings) as base:
         yield base
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from streaming.store.store import wall_ms
-from tests.streaming.serve.conftest import sign_of_life
+from tests.streaming.serve.conftest import STALLED_MS, sign_of_life
 from tests.support.outputs import CLUSTER, START_MS, blind, ended, finding, progress, report, view
 
 CONTRACT_GROUP = {
@@ -206,10 +206,10 @@ def test_ready_only_when_a_run_has_caught_up_and_is_at_work(apply, client, store
 
 def test_a_run_that_was_silent_before_serve_started_makes_nothing_ready(apply, client, store):
     apply(progress())
-    sign_of_life(store, age_ms=60_000)
+    sign_of_life(store, age_ms=2 * STALLED_MS)
     state = client.json("/readyz", 503)["clusters"][0]
     assert state["stalled"] is True
-    assert 60_000 <= state["alive_age_ms"] < 90_000
+    assert 2 * STALLED_MS <= state["alive_age_ms"] < 3 * STALLED_MS
     apply(progress())
     assert client.json("/readyz")["ready"] is True
 

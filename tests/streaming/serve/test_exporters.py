@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.serve.exporters import endpoints, reading, text
-from tests.streaming.serve.conftest import sign_of_life
+from tests.streaming.serve.conftest import STALLED_MS, sign_of_life
 from tests.support.outputs import (
     CLUSTER,
     START_MS,
@@ -202,7 +202,7 @@ def test_burrows_labels_have_the_cluster_so_all_are_told(apply, client):
 
 def test_a_run_that_stands_still_is_not_up(orders, client, store):
     up = ("kminion_exporter_up", (("version", OURS),))
-    sign_of_life(store, age_ms=60_000)
+    sign_of_life(store, age_ms=2 * STALLED_MS)
     assert samples(client, "/metrics/kminion")[up] == 0
 
 

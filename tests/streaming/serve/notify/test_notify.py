@@ -22,7 +22,7 @@ from streaming.serve.notify.webhook import Webhook
 from streaming.store import Store
 from streaming.store.store import wall_ms
 from tests.streaming.serve import alertmanager as real
-from tests.streaming.serve.conftest import sign_of_life
+from tests.streaming.serve.conftest import STALLED_MS, sign_of_life
 from tests.support.outputs import CLUSTER, START_MS, ended, finding, progress, report
 from tests.support.waiting import await_true
 
@@ -50,7 +50,7 @@ def deliver(store, settings, monkeypatch) -> Iterator[Callable[..., None]]:
     stop = threading.Event()
     threads: list[threading.Thread] = []
 
-    def _deliver(*blocks: dict, stalled_ms: int = 15_000, serve: Mapping[str, str] = MappingProxyType({})) -> None:
+    def _deliver(*blocks: dict, stalled_ms: int = STALLED_MS, serve: Mapping[str, str] = MappingProxyType({})) -> None:
         given = settings.model_dump()
         configured = Settings.model_validate(given | {"notify": blocks, "serve": given["serve"] | serve})
         receivers, leader, enricher = (
