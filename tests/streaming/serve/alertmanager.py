@@ -1,10 +1,10 @@
 """A real Alertmanager on a free port, where Debian's `prometheus-alertmanager` is installed."""
 
+import contextlib
 import json
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +12,8 @@ from typing import Any
 
 import requests
 from ruamel.yaml import YAML
+
+from tests.support.waiting import PATIENCE_S, await_true
 
 PROGRAM = "prometheus-alertmanager"
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -32,11 +34,11 @@ class Running:
     def fire(self, alerts: Iterable[dict[str, str]]) -> None:
         """Post firing alerts, given by their labels."""
         made = [{"labels": labels} for labels in alerts]
-        requests.post(f"{self.url}/api/v2/alerts", json=made, timeout=5).raise_for_status()
+        requests.post(f"{self.url}/api/v2/alerts", json=made, timeout=PATIENCE_S).raise_for_status()
 
     def alerts(self) -> dict[tuple[str, str], dict[str, Any]]:
         """Active alerts by (group, severity)."""
-        answer = requests.get(f"{self.url}/api/v2/alerts?active=true", timeout=5)
+        answer = requests.get(f"{self.url}/api/v2/alerts?active=true", timeout=PATIENCE_S)
         answer.raise_for_status()
         return {(alert["labels"].get("group", ""), alert["labels"]["severity"]): alert for alert in answer.json()}
 
@@ -95,15 +97,14 @@ def alertmanager(folder: Path, config: dict[str, Any]) -> Iterator[Running]:
         yield Running(url)
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE_S)
 
 
 def _wait_until_ready(process: subprocess.Popen[bytes], url: str) -> None:
-    for _ in range(200):
+    def is_ready() -> bool:
         assert process.poll() is None, "Alertmanager ended at once"
-        try:
-            if requests.get(f"{url}/-/ready", timeout=1).ok:
-                return
-        except requests.ConnectionError:
-            time.sleep(0.05)  # it offers no event to wait for
-    raise TimeoutError(url)
+        with contextlib.suppress(requests.RequestException):
+            return requests.get(f"{url}/-/ready", timeout=1).ok
+        return False
+
+    await_true(is_ready, url)

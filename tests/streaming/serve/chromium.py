@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from tests.support.waiting import PATIENCE_S
+
 PROGRAM = "chromium"
 _OPTIONS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-extensions",
@@ -112,4 +114,4 @@ def tab() -> Iterator[Tab]:
         with open(ours_out, "wb") as commands, open(ours_in, "rb") as answers:  # noqa: PTH123 - descriptors
             yield Tab(commands, answers)
             process.terminate()
-            process.wait(20)
+            process.wait(PATIENCE_S)

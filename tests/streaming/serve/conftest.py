@@ -77,7 +77,7 @@ class Client:
         self.session = requests.Session()
 
     def get(self, path: str, status: int = 200) -> requests.Response:
-        answer = self.session.get(self.base + path, timeout=20, allow_redirects=False)
+        answer = self.session.get(self.base + path, timeout=PATIENCE_S, allow_redirects=False)
         assert answer.status_code == status, answer.text
         return answer
 

@@ -9,6 +9,7 @@ import pytest
 from streaming.store.store import wall_ms
 from tests.streaming.serve.conftest import STALLED_MS, sign_of_life
 from tests.support.outputs import CLUSTER, START_MS, blind, ended, finding, progress, report, view
+from tests.support.waiting import PATIENCE_S
 
 CONTRACT_GROUP = {
     "kind", "cluster", "group", "type", "state", "state_evidence", "generation", "protocol_type", "protocol",
@@ -134,8 +135,8 @@ def test_an_unknown_parameter_is_a_400_that_names_it_and_the_known_ones(apply, c
 
 def test_only_reading_is_possible(client):
     for path in ("/api/v1/groups", "/api/v1/incidents", "/metrics"):
-        assert client.session.post(client.base + path, timeout=5).status_code == 405
-        assert client.session.delete(client.base + path, timeout=5).status_code == 405
+        assert client.session.post(client.base + path, timeout=PATIENCE_S).status_code == 405
+        assert client.session.delete(client.base + path, timeout=PATIENCE_S).status_code == 405
 
 
 def test_a_long_list_comes_in_pages(apply, client):
@@ -223,7 +224,7 @@ def test_one_cluster_that_is_behind_makes_the_whole_not_ready(apply, client):
 @pytest.mark.parametrize("path", ["/", "/groups/orders", "/groups/none", "/api/v1/groups", "/metrics", "/nothing"])
 def test_every_answer_forbids_scripts_and_framing(apply, client, path):
     apply(report(view=view()))
-    headers = client.session.get(client.base + path, timeout=5).headers
+    headers = client.session.get(client.base + path, timeout=PATIENCE_S).headers
     assert headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'sha256-")
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["X-Frame-Options"] == "DENY"

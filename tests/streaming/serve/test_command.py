@@ -17,6 +17,7 @@ from streaming.config import Settings
 from streaming.store import Store
 from tests.streaming.serve.test_guard import self_signed
 from tests.support.outputs import CLUSTER, finding, progress, report, view
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[3]
 COMMAND = [sys.executable, "-c", "from streaming.commands.serve import serve_command; serve_command()"]
@@ -36,7 +37,7 @@ def start(config: Path, **environment: str) -> subprocess.Popen[str]:
 def refused(config: Path, code: int = 1, **environment: str) -> str:
     with start(config, **environment) as process:
         try:
-            _, errors = process.communicate(timeout=60)
+            _, errors = process.communicate(timeout=PATIENCE_S)
         finally:
             process.kill()
     assert process.returncode == code
@@ -56,6 +57,7 @@ sasl_username = "monitor"
 url = "sqlite:///{tmp_path}/monitor.db"
 [serve]
 port = 0
+monitor_stalled_ms = 600_000
 [[notify]]
 kind = "log"
 """)
@@ -88,7 +90,7 @@ def serving(config: Path) -> Iterator[Served]:
         yield Served(process)
     finally:
         process.kill()
-        process.communicate(timeout=20)
+        process.communicate(timeout=PATIENCE_S)
 
 
 @pytest.fixture
@@ -105,18 +107,18 @@ def test_serve_starts_answers_notifies_and_stops(served, tmp_path):
     assert 'cluster = "prod"' in text
     assert 'sasl_password = "**********"' in text
     assert "hunter2" not in text
-    assert requests.get(f"{served.url}/readyz", timeout=5).status_code == 503
+    assert requests.get(f"{served.url}/readyz", timeout=PATIENCE_S).status_code == 503
 
     store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
     outputs = [report("orders", finding(), view=view()), progress()]
     store.apply_batch(checkpoint_id="c", batch_id=0, outputs=outputs, settings=Settings(cluster=CLUSTER))
     store.close()
     assert served.event("incident opened")["member_id"] == "m-1"
-    assert requests.get(f"{served.url}/readyz", timeout=5).status_code == 200
-    assert requests.get(f"{served.url}/api/v1/groups", timeout=5).json()[0]["group"] == "orders"
+    assert requests.get(f"{served.url}/readyz", timeout=PATIENCE_S).status_code == 200
+    assert requests.get(f"{served.url}/api/v1/groups", timeout=PATIENCE_S).json()[0]["group"] == "orders"
 
     served.process.send_signal(signal.SIGTERM)
-    _, rest = served.process.communicate(timeout=20)
+    _, rest = served.process.communicate(timeout=PATIENCE_S)
     assert served.process.returncode == 0
     assert "Traceback" not in rest
 
@@ -196,27 +198,31 @@ class TestReload:
         group, reload = f"{served.url}/api/v1/groups/orders", f"{served.url}/-/reload"
         good = config.read_text() + '[[groups]]\npattern = "orders"\nlabels = {team = "shop"}\n'
         config.write_text(good)
-        assert requests.post(reload, timeout=30).json() == {"reloaded": True}
-        assert requests.get(group, timeout=5).json()["labels"] == {"team": "shop"}
+        assert requests.post(reload, timeout=PATIENCE_S).json() == {"reloaded": True}
+        assert requests.get(group, timeout=PATIENCE_S).json()["labels"] == {"team": "shop"}
 
         config.write_text(good.replace("pattern", "patern"))
-        answer = requests.post(reload, timeout=30)
+        answer = requests.post(reload, timeout=PATIENCE_S)
         assert (answer.status_code, "patern" in answer.json()["error"]) == (400, True)
         served.process.send_signal(signal.SIGHUP)
         assert "patern" in served.event("the configuration stays as it was")["because"]
 
         config.write_text(good.replace("port = 0", "port = 1"))
-        assert requests.post(reload, timeout=30).json()["error"].endswith("serve.port changed: that needs a restart")
-        assert requests.get(group, timeout=5).json()["labels"] == {"team": "shop"}
+        assert (
+            requests.post(reload, timeout=PATIENCE_S)
+            .json()["error"]
+            .endswith("serve.port changed: that needs a restart")
+        )
+        assert requests.get(group, timeout=PATIENCE_S).json()["labels"] == {"team": "shop"}
 
         config.write_text(good.replace('"shop"', '"sales"'))
         served.process.send_signal(signal.SIGHUP)
         served.event("configuration read again")
-        assert requests.get(group, timeout=5).json()["labels"] == {"team": "sales"}
+        assert requests.get(group, timeout=PATIENCE_S).json()["labels"] == {"team": "sales"}
 
     def test_reloads_that_come_too_fast_are_refused(self, served):
         """Each one starts the delivery workers anew."""
-        answers = [requests.post(f"{served.url}/-/reload", timeout=30).status_code for _ in range(5)]
+        answers = [requests.post(f"{served.url}/-/reload", timeout=PATIENCE_S).status_code for _ in range(5)]
         assert answers[0] == 200
         assert 429 in answers
 
@@ -229,7 +235,7 @@ class TestReload:
 
         def asked(ask, path, given):
             headers = {"Authorization": f"Bearer {given}"} if given else {}
-            return ask(served.url + path, headers=headers, verify=tls["tls_certfile"], timeout=30).status_code
+            return ask(served.url + path, headers=headers, verify=tls["tls_certfile"], timeout=PATIENCE_S).status_code
 
         def read(*given):
             return [asked(requests.get, "/api/v1/groups", token) for token in given]

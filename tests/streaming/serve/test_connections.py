@@ -20,6 +20,7 @@ from tests.streaming.serve.conftest import running
 from tests.streaming.serve.test_command import Served, start
 from tests.streaming.serve.test_guard import self_signed
 from tests.support.outputs import CLUSTER, finding, progress, report, view
+from tests.support.waiting import PATIENCE_S
 
 FEW_FILES = 256  # what a shell on some systems gives
 IDLE = 300  # more than FEW_FILES
@@ -31,7 +32,7 @@ def address(url: str) -> tuple[str, int]:
 
 
 def connect(url: str, sent: bytes = b"") -> socket.socket:
-    opened = socket.create_connection(address(url), timeout=10)
+    opened = socket.create_connection(address(url), timeout=PATIENCE_S)
     opened.sendall(sent)
     return opened
 
@@ -193,7 +194,7 @@ class TestTimes:
                 assert taken(opened) < 10_000_000
 
     def test_a_connection_that_goes_on_asking_is_kept(self, client):
-        asking = http.client.HTTPConnection(*address(client.base), timeout=5)
+        asking = http.client.HTTPConnection(*address(client.base), timeout=PATIENCE_S)
         ports = set()
         for _ in range(20):  # longer than an answer may take
             asking.request("GET", "/healthz")

@@ -8,6 +8,7 @@ import requests
 
 from streaming.config import Settings
 from tests.streaming.serve.conftest import Client, running
+from tests.support.waiting import PATIENCE_S
 
 TOKEN = "s3cret-tøken"
 
@@ -20,7 +21,7 @@ def guarded(store, settings):
 
 def status(base, path, authorization=None):
     headers = {"Authorization": authorization.encode()} if authorization else {}
-    return requests.get(base + path, headers=headers, timeout=5).status_code
+    return requests.get(base + path, headers=headers, timeout=PATIENCE_S).status_code
 
 
 BASIC = base64.b64encode(f"anybody:{TOKEN}".encode()).decode()
@@ -45,7 +46,7 @@ def test_the_token_is_taken_as_bearer_and_as_password(guarded, given):
 
 
 def test_a_browser_is_told_to_ask_for_it(guarded):
-    answer = requests.get(guarded, timeout=5)
+    answer = requests.get(guarded, timeout=PATIENCE_S)
     assert answer.headers["WWW-Authenticate"].startswith("Basic ")
     assert answer.headers["X-Frame-Options"] == "DENY"
 
@@ -68,7 +69,9 @@ def test_it_speaks_tls(store, settings, tmp_path):
     tls = self_signed(tmp_path)
     with running(store, Settings.model_validate(settings.model_dump() | {"serve": tls})) as base:
         assert base.startswith("https://")
-        assert requests.get(f"{base}/healthz", verify=f"{tmp_path}/cert", timeout=5).json() == {"healthy": True}
+        assert requests.get(f"{base}/healthz", verify=f"{tmp_path}/cert", timeout=PATIENCE_S).json() == {
+            "healthy": True
+        }
         client = Client(base)
         with pytest.raises(requests.exceptions.SSLError):
             client.get("/healthz")

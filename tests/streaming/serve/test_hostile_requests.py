@@ -12,6 +12,7 @@ from streaming.store import Store
 from tests.streaming.serve.conftest import Client, running
 from tests.support import databases
 from tests.support.outputs import finding, report, view
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -52,7 +53,7 @@ def test_no_value_of_a_parameter_is_a_failure_inside(either):
     _, client = either
     asked = {}
     for (path, name), text in product(parameters(), TEXTS):
-        asked[f"{path}?{name}={text}"] = client.session.get(f"{client.base}{path}?{name}={text}", timeout=20)
+        asked[f"{path}?{name}={text}"] = client.session.get(f"{client.base}{path}?{name}={text}", timeout=PATIENCE_S)
     failed = {address: answer.text for address, answer in asked.items() if answer.status_code not in (200, 400, 404)}
     assert failed == {}
     assert len(asked) > 500
@@ -62,7 +63,7 @@ def test_no_part_of_a_path_is_a_failure_inside(either):
     _, client = either
     for text in TEXTS:
         for path in (f"/groups/{text}", f"/api/v1/groups/{text}", f"/{text}", f"/api/v1/{text}"):
-            answer = client.session.get(client.base + path, timeout=20)
+            answer = client.session.get(client.base + path, timeout=PATIENCE_S)
             assert answer.status_code in (200, 400, 404), (path, answer.text)
 
 

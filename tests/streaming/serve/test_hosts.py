@@ -5,6 +5,7 @@ import requests
 
 from streaming.config import Settings
 from tests.streaming.serve.conftest import listening, running
+from tests.support.waiting import PATIENCE_S
 
 EXTERNAL = {"public_url": "https://monitor.example/", "allowed_hosts": ("serve", "Monitor.Svc")}
 PATHS = ("/", "/metrics", "/healthz", "/api/v1/groups", "/groups/x", "/nothing")
@@ -17,12 +18,12 @@ def base(store, settings):
 
 
 def status(base, host, path="/healthz", method="GET", **headers):
-    return requests.request(method, base + path, headers={"Host": host, **headers}, timeout=5).status_code
+    return requests.request(method, base + path, headers={"Host": host, **headers}, timeout=PATIENCE_S).status_code
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_name_that_is_not_ours_is_refused_whatever_it_asks_for(base, path):
-    answer = requests.get(base + path, headers={"Host": "rebound.evil.example:8844"}, timeout=5)
+    answer = requests.get(base + path, headers={"Host": "rebound.evil.example:8844"}, timeout=PATIENCE_S)
     assert answer.status_code == 421
     assert "allowed_hosts" in answer.json()["error"]
     assert answer.headers["X-Frame-Options"] == "DENY"
@@ -50,7 +51,7 @@ def test_a_client_of_http_1_0_may_leave_the_name_out(base):
     import socket
 
     host, port = base.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=5) as asked:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as asked:
         asked.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
         assert asked.recv(12).endswith(b" 200")
 
@@ -83,12 +84,12 @@ FOREIGN = (
 @pytest.mark.parametrize("headers", FOREIGN)
 def test_a_page_of_another_origin_changes_nothing(reloads, headers):
     base, done = reloads
-    assert requests.post(f"{base}/-/reload", headers=headers, timeout=5).status_code in (403, 421)
+    assert requests.post(f"{base}/-/reload", headers=headers, timeout=PATIENCE_S).status_code in (403, 421)
     assert done == []
 
 
 def test_our_own_pages_and_programs_may_change_what_there_is_to_change(reloads):
     base, done = reloads
     for headers in ({}, {"Origin": base}, {"Origin": "https://monitor.example"}, {"Sec-Fetch-Site": "same-origin"}):
-        assert requests.post(f"{base}/-/reload", headers=headers, timeout=5).json() == {"reloaded": True}
+        assert requests.post(f"{base}/-/reload", headers=headers, timeout=PATIENCE_S).json() == {"reloaded": True}
     assert len(done) == 4

@@ -11,7 +11,7 @@ from streaming.store import Store
 from tests.streaming.serve.conftest import listening
 from tests.support import databases
 from tests.support.outputs import CLUSTER, START_MS, ended, finding, progress, report
-from tests.support.waiting import await_true
+from tests.support.waiting import PATIENCE_S, await_true
 
 
 @pytest.fixture
@@ -42,14 +42,14 @@ def test_a_database_that_was_away_costs_nothing_but_time(postgres, peer):
             apply(report("orders", finding(severity="page")))
             peer.wait_for(lambda peer: len(peer.bodies) == 2)
             postgres.stop()
-            answer = requests.get(f"{base}/api/v1/groups", timeout=20)
+            answer = requests.get(f"{base}/api/v1/groups", timeout=PATIENCE_S)
             assert (answer.status_code, answer.json()) == (500, {"error": "internal error: OperationalError"})
-            assert requests.get(f"{base}/healthz", timeout=20).status_code == 500
+            assert requests.get(f"{base}/healthz", timeout=PATIENCE_S).status_code == 500
             threading.Event().wait(2)
             postgres.start()
-            await_true(lambda: requests.get(f"{base}/healthz", timeout=20).status_code == 200)
+            await_true(lambda: requests.get(f"{base}/healthz", timeout=PATIENCE_S).status_code == 200)
             apply(report("orders", ended(finding(severity="page"), START_MS + 9_000)))
-            peer.wait_for(lambda peer: len(peer.bodies) >= 4, 60)
+            peer.wait_for(lambda peer: len(peer.bodies) >= 4)
             told = [body["transition"] for body in peer.bodies]
             assert list(dict.fromkeys(told)) == ["opened", "escalated", "closed"]
             assert told[-1] == "closed"

@@ -21,6 +21,7 @@ from tests.support.outputs import (
     sums_of,
     view,
 )
+from tests.support.waiting import PATIENCE_S
 
 EVIL = "<script>document.title='pwned'</script><img src=x onerror=\"document.title='pwned'\">\u202e'"
 
@@ -192,11 +193,11 @@ def test_a_page_that_did_not_change_is_not_sent_again(apply, client):
     apply(report("orders", view=view()))
     for path in ("/groups/orders", "/"):
         version = client.get(path).headers["ETag"]
-        asked = client.session.get(client.base + path, headers={"If-None-Match": version}, timeout=5)
+        asked = client.session.get(client.base + path, headers={"If-None-Match": version}, timeout=PATIENCE_S)
         assert (asked.status_code, asked.content) == (304, b"")
         assert asked.headers["Content-Security-Policy"]
     apply(report("orders", view=view(generation=4)))
-    again = client.session.get(f"{client.base}/groups/orders", headers={"If-None-Match": version}, timeout=5)
+    again = client.session.get(f"{client.base}/groups/orders", headers={"If-None-Match": version}, timeout=PATIENCE_S)
     assert again.status_code == 200
 
 

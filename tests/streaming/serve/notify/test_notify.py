@@ -24,7 +24,7 @@ from streaming.store.store import wall_ms
 from tests.streaming.serve import alertmanager as real
 from tests.streaming.serve.conftest import STALLED_MS, sign_of_life
 from tests.support.outputs import CLUSTER, START_MS, ended, finding, progress, report
-from tests.support.waiting import await_true
+from tests.support.waiting import PATIENCE_S, await_true
 
 WRITTEN = {
     "incident": {
@@ -68,7 +68,7 @@ def deliver(store, settings, monkeypatch) -> Iterator[Callable[..., None]]:
     yield _deliver
     stop.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE_S)
         assert not thread.is_alive()
 
 
