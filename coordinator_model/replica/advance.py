@@ -70,8 +70,7 @@ def conclude(
     later must not change that. ``ended``: rule and member id of the departures whose incidents are over. A departure
     that still has to be judged is another one, even if member and rule are the same, and stays. The departure of a
     member whose session ended stays too, without being reported, as long as the next coordinator may let that session
-    end once more. So does each departure that still has to be compared with an unjudged one of the same generation. Of
-    a deleted group only the incarnation is kept.
+    end once more. So does each departure that still has to be compared with an unjudged one of the same generation.
     """
     spoken = [m for m in replica.members.values() if m.member_id in expired_ms and m.verdict_ms is None]
     for member in spoken:
@@ -86,9 +85,7 @@ def conclude(
         told = (d for d in replica.departures if d.is_told and not _is_compared(d, compared))
         forgotten += [id(d) for d in told if not _may_end_again(replica, d)]
         replica.departures = [d for d in replica.departures if id(d) not in forgotten]
-    if replica.deleted:
-        replica.forget_all_but_incarnation()
-    return bool(spoken or ended or replica.deleted)
+    return bool(spoken or ended)
 
 
 def _is_compared(departure: Departure, generations: Collection[int]) -> bool:

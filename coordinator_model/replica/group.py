@@ -1,6 +1,6 @@
 """What the replica knows about one group: plain values, written by ``replay`` and ``advance`` only."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from coordinator_model.membership import Partition, partitions_of, unowned
 from coordinator_model.replica.member import Assignment, Member
@@ -260,29 +260,19 @@ class GroupReplica:
         self.departures = [departure for departure in self.departures if not departure.judged]
 
     def mark_deleted(self) -> None:
-        """Mark the group deleted: a later group with this id is another one."""
-        self.ending_ms, self.deleted = None, True
-        self.incarnation += 1
-        self.members.clear()
-        self.departures.clear()
-        self.logged.clear()
-        self.proofs.clear()
-        self.joining.clear()
-        self.unexplained.clear()
-        self.rolled_back_replacements.clear()
-        self.undelivered_leaves.clear()
-        self.unreported_phase = None
-        self.confirm_last_record()
-        self.unconverted.clear()
-        self.generation = self.assignment_epoch = -1
-
-    def forget_all_but_incarnation(self) -> None:
-        """Forget what is known about a deleted group, except what distinguishes it from the next one with its id."""
-        for known in (self.refused, self.zombies, self.logged, self.proofs, self.joining, self.asking):
-            known.clear()
-        for listed in (self.leaves, self.unexplained, self.violations):
-            listed.clear()
-        self.undelivered_leaves.clear()
+        """Forget the deleted group, except what distinguishes it from the next group with its id."""
+        deleted = GroupReplica(
+            self.group,
+            self.type,
+            self.state,
+            self.state_evidence,
+            self.state_since_ms,
+            incarnation=self.incarnation + 1,
+            deleted=True,
+            set_aside=self.set_aside,
+        )
+        for known in fields(self):
+            setattr(self, known.name, getattr(deleted, known.name))
 
     def life_of(self, member: Member) -> str:
         """Name one life of a member: by the incarnation of the group id and by the member id."""

@@ -8,7 +8,7 @@ from coordinator_model.capture_replay import _read, _transitions
 from coordinator_model.group_report import read_outputs
 from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.support.records import key
-from tests.support.story import T0, Story, Who, consumers, stable
+from tests.support.story import T0, Story, Who, consumers, rebalance, stable
 
 SESSION = {"consumer_session_timeouts_ms": {"": 6_000}}
 NEW = Who("new", client_id="client-new", port=5_050)
@@ -220,6 +220,18 @@ def test_a_tombstone_that_nothing_follows_deletes_the_group_and_ends_its_inciden
 def test_a_group_deleted_and_made_anew_is_another_one():
     story = stable("m1").record(9_010, 2).deleted(11_000).record(12_000, 1, "m1")
     assert play(story, 12_500).group["incarnation"] == 1
+
+
+def test_rebalances_of_a_deleted_group_do_not_count_for_the_next_one_with_its_id():
+    story = stable("m1")
+    for generation in range(2, 8):
+        rebalance(story, generation * 10_000, generation, "m1")
+    story.record(80_000, 8).deleted(90_000).record(100_000, 1, "m1")
+    rebalance(story, 110_000, 2, "m1")
+    told = play(story, 120_000)
+    opened = told.facts("rebalance-storm", "at_ms")
+    assert opened
+    assert all(at_ms < 80_000 for (at_ms,) in opened)
 
 
 # ------------------------------------------------------------------------------------------------ timers
