@@ -1,7 +1,7 @@
 """What changes a replica without an event: time passes, the group is judged, its coordinator moves.
 
-``replay`` applies events; these functions apply everything else. Only these two modules write to a replica.
-``tests/repository/test_one_writer.py`` fails if any other module does.
+``replay`` applies events; these functions apply everything else. Nothing outside this package writes to a replica:
+``tests/repository/test_one_writer.py`` fails if a module does.
 """
 
 from collections.abc import Collection, Iterable, Mapping

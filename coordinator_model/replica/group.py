@@ -1,4 +1,4 @@
-"""What the replica knows about one group: plain values, written by ``replay`` and ``advance`` only."""
+"""What the replica knows about one group: plain values. Nothing outside this package writes to them."""
 
 from dataclasses import dataclass, field, fields, replace
 

@@ -1,8 +1,8 @@
 """``evaluate``: the findings that are true of a group now. It changes nothing.
 
 The judges are called in the order of the ``registry``: first for departures, then for members (their sessions, then the
-polls that their clients report), last for the group as a whole. Only the first finding of a rule about a member counts,
-so that a member is not reported twice for one silence.
+polls that their clients report), last for the group as a whole. A rule has one finding about a member, so that a member
+is not reported twice for one silence: that of its newest departure, or else its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,8 @@
 """Why a member was removed. The removal is seen first; its cause is inferred from it and what was seen before.
 
-The coordinator removes a member because it left, because its session expired, or because it missed a rebalance. No
-answer and no record says which. They only show that the member is gone, by no longer listing it.
+The coordinator removes a member because it left, because its session expired, or because it missed a rebalance. The
+answer to a LeaveGroup shows a leave. No answer and no record tells the other two apart: they only show that the member
+is gone, by no longer listing it.
 
 ``docs/glossary.md`` explains the words that are not Kafka's, such as *timer reset*, *progress* and *grace*. Numbers in
 the texts are Kafka's error codes: 15 COORDINATOR_NOT_AVAILABLE, 22 ILLEGAL_GENERATION, 25 UNKNOWN_MEMBER_ID,

@@ -277,15 +277,16 @@ def _violation(departure: Departure) -> Violation:
 
 
 def explain_by_leave(
-    replica: GroupReplica, member_id: str, applied_ms: int, grace_ms: int, *, lost: bool = False
+    replica: GroupReplica, member_id: str, applied_ms: int, grace_ms: int, *, is_final: bool = True
 ) -> Member | None:
     """Withdraw the last removal that a late leave explains; return the member as it was. None: it explains no removal.
 
-    ``lost``: the leave was answered 15 behind a stalled write. In a KIP-848 group such a leave explains only the
-    removal that it wrote itself. Another coordinator, which does not know of the leave, made any later removal.
+    A leave is not final if it was answered 15, or by another broker than the coordinator: the coordinator may have the
+    member again. In a KIP-848 group such a leave explains only the removal that it wrote itself. Another coordinator,
+    which does not know of the leave, made any later removal.
     """
     for departure in reversed(replica.departures):
-        if lost and departure.member.in_kip848_group and departure.removed_ms > applied_ms + grace_ms:
+        if not is_final and departure.member.in_kip848_group and departure.removed_ms > applied_ms + grace_ms:
             continue
         same = departure.member.member_id == member_id and departure.rule in (
             SESSION_EXPIRED,
