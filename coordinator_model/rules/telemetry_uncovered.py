@@ -1,7 +1,7 @@
 """``telemetry-uncovered``: no heartbeats of some members are seen, although lines of their coordinator come.
 
 The end of their sessions is known only when the coordinator's records or answers show it. There are two usual reasons:
-the broker's log4j2 snippet filters heartbeats out, or the shard moved to a broker without a request log. In the second
+the broker's log4j2 file filters heartbeats out, or the shard moved to a broker without a request log. In the second
 case all members fall silent together, and no other heartbeat can prove a verdict by timer.
 """
 

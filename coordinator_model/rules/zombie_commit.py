@@ -14,7 +14,7 @@ from coordinator_model.states import Cause, Evidence, Severity
 ZOMBIE_COMMIT = Rule(
     id="zombie-commit",
     severities=(Severity.INFO, Severity.WARN),
-    evidence="observed: the answers to its commits, if the snippet has `--refused-commits`",
+    evidence="observed: the answers to its commits, if the log4j2 file has `--refused-commits`",
     true_when=(
         "a former member went on processing: its commit was refused with UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID, or"
         " with ILLEGAL_GENERATION for partitions that another member has. It is a warning if the client was seen as a"

@@ -407,7 +407,7 @@ def score(rule: str, rows: Iterable[Row]) -> str:
     off_ms = sorted(abs(row.difference_ms) for row in rows if row.difference_ms is not None)
     right = verdicts["ok"] + verdicts["OFF"] + verdicts["WITHIN"]
     said, true = right + verdicts["EXTRA"], right + verdicts["MISSING"]
-    untold = f"; {verdicts['UNTOLD']} more that nothing tells" if verdicts["UNTOLD"] else ""
+    untold = f"; {verdicts['UNTOLD']} more not observable" if verdicts["UNTOLD"] else ""
     untold += f"; {verdicts['UNHEARD']} more by the client's word alone" if verdicts["UNHEARD"] else ""
     untold += f"; {verdicts['TIE']} more where two timers were due at once" if verdicts["TIE"] else ""
     untold += f"; {verdicts['WITHIN']} dated by an interval" if verdicts["WITHIN"] else ""

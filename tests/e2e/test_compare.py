@@ -400,7 +400,7 @@ def test_what_nothing_tells_is_counted_beside_the_score():
     rows = [Row("poll-exceeded", "g", "m", 50_000, None, 1_000, untold=True)]
     assert score("poll-exceeded", rows) == (
         "poll-exceeded      said    0, precision   -  ; true    0, recall   -  ; deadlines off by -, 0 too far;"
-        " 1 more that nothing tells"
+        " 1 more not observable"
     )
 
 
