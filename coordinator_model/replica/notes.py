@@ -34,11 +34,7 @@ class RolledBackReplacement(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A client that is refused again and again with one error, see ``refusals``.
-
-    With neither client id nor member id it stands for all clients that are counted together. A refused join has no
-    member id.
-    """
+    """A client that is refused again and again with one error, see ``refusals``. A refused join has no member id."""
 
     error: int
     times: int
@@ -50,6 +46,11 @@ class Refusal(NamedTuple):
     client_host: str | None = None
     member_id: str | None = None
     instance_id: str | None = None
+
+    @property
+    def is_of_others(self) -> bool:
+        """Whether it stands for all clients that are counted together."""
+        return self.client_id is None and self.member_id is None
 
 
 class Zombie(NamedTuple):

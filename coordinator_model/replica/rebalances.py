@@ -7,14 +7,14 @@ from coordinator_model.states import GroupState
 MAX_REBALANCES = 64
 """How many rebalances are remembered for a group; this many are a storm already."""
 MAX_ABORTED = 16
-SETTLED = (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
+AT_REST = (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
 
 
 def note(replica: GroupReplica, before: int, at_ms: int) -> None:
     """Note whether an event changed the generation, which was ``before``. The first generation seen is no rebalance."""
     if replica.generation > before >= 0:
         replica.rebalances = [*replica.rebalances[-(MAX_REBALANCES - 1) :], Rebalance(at_ms, replica.generation)]
-    if replica.state in SETTLED:
+    if replica.state in AT_REST:
         replica.announced = None
         replica.aborted.clear()
     elif replica.state is GroupState.COMPLETING_REBALANCE and replica.announced != replica.generation:

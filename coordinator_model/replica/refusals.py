@@ -63,11 +63,13 @@ class _Client(NamedTuple):
 
 _OTHERS = _Client(None, None, None, None)
 """All clients that are counted together."""
+_OTHERS_JOINING, _OTHERS_FENCED = "others that join", "others that are fenced"
+"""The keys under which they are counted."""
 
 
 def note(replica: GroupReplica, event: object) -> None:
     """Note an answer; a join that succeeds clears its client."""
-    if not isinstance(event, Heartbeat | JoinAnswered | SyncAnswered | ConsumerHeartbeat):
+    if not isinstance(event, _Refused):
         return
     if event.error in JOIN_REFUSALS and isinstance(event, JoinAnswered | ConsumerHeartbeat):
         _count_join(replica, event, event.client_id, event.client_host, None)
@@ -175,7 +177,7 @@ def refused_as_member(replica: GroupReplica, member: Member) -> str | None:
 def _count(replica: GroupReplica, key: str, event: _Refused, who: _Client) -> None:
     at_ms, known = event.order_ms, replica.refused.get(key)
     if known is None and _is_full(replica.refused, event.error, at_ms):
-        key, who = f"{event.error in JOIN_REFUSALS}", _OTHERS
+        key, who = _OTHERS_JOINING if event.error in JOIN_REFUSALS else _OTHERS_FENCED, _OTHERS
         known = replica.refused.get(key)
     if known is None or at_ms - known.last_ms > REFUSAL_MEMORY_MS:
         known = Refusal(event.error, 0, at_ms, None, at_ms)

@@ -59,7 +59,7 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     if len(recent) < least or context.progress_ms >= over_ms:
         return NOTHING
     came = sum(1 for member in replica.members.values() if (member.joined_ms or 0) > since_ms)
-    storm = is_storm(replica, gone, came, len(recent))
+    storm = _is_storm(replica, gone, came, len(recent))
     if not (gone or storm):
         return NOTHING
     return Verdict(_finding(replica, context, recent, gone, storm=storm), over_ms)
@@ -78,7 +78,7 @@ def goings(replica: GroupReplica, since_ms: int) -> list[Going]:
     ]  # a member that missed its poll interval left, so it is among the leaves
 
 
-def is_storm(replica: GroupReplica, gone: list[Going], came: int, rebalances: int) -> bool:
+def _is_storm(replica: GroupReplica, gone: list[Going], came: int, rebalances: int) -> bool:
     """Tell whether it is a storm, and not a deploy, a start or growth."""
     thrown_out = sum(1 for going in gone if going.cause not in MAY_BE_LEAVES)
     if thrown_out > 1 and replica.protocol != STREAMS_PROTOCOL:

@@ -47,7 +47,7 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     phase = phase_of(replica, context)
     if phase is None or not _is_seen(replica, context) or context.waiting or context.stalled:
         return NOTHING
-    slow_ms = slow_after_ms(replica, context)
+    slow_ms = _slow_after_ms(replica, context)
     due_ms = max(phase.since_ms, context.live_from_ms, *(r.high_ms or 0 for r in context.timer_resets)) + slow_ms
     if context.progress_ms < due_ms:
         return Verdict(None, due_ms)
@@ -79,7 +79,7 @@ def _is_seen(replica: GroupReplica, context: JudgementContext) -> bool:
     return replica.type is not GroupType.CLASSIC if context.by_records else bool(context.broker)
 
 
-def slow_after_ms(replica: GroupReplica, context: JudgementContext) -> int:
+def _slow_after_ms(replica: GroupReplica, context: JudgementContext) -> int:
     """Return how long a phase may last: ``rebalance_slow_ms``, or less if the rebalance timeout is short."""
     timeouts_ms = [m.rebalance_timeout_ms for m in replica.members.values() if m.rebalance_timeout_ms]
     slow_ms = context.thresholds.rebalance_slow_ms

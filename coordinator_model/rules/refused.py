@@ -54,14 +54,13 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]
 
 def _name_of(refusal: Refusal) -> str:
     """Return the refused client as text for people: a client that asks to join, or the member that it claims to be."""
-    _, _, _, _, _, client_id, client_host, member_id, instance_id = refusal
-    if client_id is None and member_id is None:
+    if refusal.is_of_others:
         return OTHERS
-    if member_id is not None and refusal.error not in JOIN_REFUSALS:
-        return instance_id or member_id
-    if member_id is not None and not client_id:
-        return member_id
-    return f"{client_id or 'unknown client'} on {client_host}"
+    if refusal.member_id is not None and refusal.error not in JOIN_REFUSALS:
+        return refusal.instance_id or refusal.member_id
+    if refusal.member_id is not None and not refusal.client_id:
+        return refusal.member_id
+    return f"{refusal.client_id or 'unknown client'} on {refusal.client_host}"
 
 
 def _finding(replica: GroupReplica, context: JudgementContext, refusal: Refusal, repeated_ms: int) -> Finding:
@@ -71,7 +70,7 @@ def _finding(replica: GroupReplica, context: JudgementContext, refusal: Refusal,
     name = JOIN_REFUSALS.get(error) or FENCINGS[error]
     rule = JOIN_REFUSED if joining else MEMBER_FENCED
     about, who = about_group(replica, context), _name_of(refusal)
-    life = OTHERS if refusal.client_id is refusal.member_id is None else error
+    life = OTHERS if refusal.is_of_others else error
     about |= {"subject": who, "incarnation": f"{about['incarnation']}/{life}"}
     what = "is a member" if as_member else "asks to join" if joining else "goes on as a member"
     return Finding(

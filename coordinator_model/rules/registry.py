@@ -52,7 +52,7 @@ LagJudge = Callable[[LagContext], Iterator[Finding]]
 LagPending = Callable[[LagContext], Iterator[Pending]]
 
 
-class Line(NamedTuple):
+class Registered(NamedTuple):
     """A rule and its judges. Each judge is named after what it judges.
 
     ``departure``: a member that is gone. ``member``: a member of the group. ``polls``: a member whose client reports
@@ -73,38 +73,38 @@ class Line(NamedTuple):
 
 
 REGISTRY = (
-    Line(departed.SESSION_EXPIRED, departure=departed.judge, member=session.judge),
+    Registered(departed.SESSION_EXPIRED, departure=departed.judge, member=session.judge),
     # session.py judges session-expired as well: by the timer, and until the removal is judged
-    Line(session.SESSION_AT_RISK, departure=session.judge_unjudged, member=session.judge),
-    Line(departed.POLL_EXCEEDED, departure=departed.judge, polls=departed.judge_poll),
-    Line(polling.STATIC_MEMBER_STUCK, polls=polling.static_stuck),
-    Line(polling.POLL_AT_RISK, polls=polling.at_risk),
-    Line(departed.REBALANCE_TIMEOUT, departure=departed.judge),
-    Line(departed.MEMBER_REMOVED, departure=departed.judge),
-    Line(rebalance_stuck.REBALANCE_STUCK, group=rebalance_stuck.judge),
-    Line(rebalance_aborted.REBALANCE_ABORTED, group=rebalance_aborted.judge),
-    Line(rebalance_storm.REBALANCE_STORM, group=rebalance_storm.judge),
-    Line(partition_unowned.PARTITION_UNOWNED, group=partition_unowned.judge),
-    Line(partition_owned_twice.PARTITION_OWNED_TWICE, group=partition_owned_twice.judge),
-    Line(coordinator.COORDINATOR_PAUSED, broker=coordinator.paused),
-    Line(coordinator.TELEMETRY_STALLED, broker=coordinator.stalled),
-    Line(coordinator_unavailable.COORDINATOR_UNAVAILABLE, broker=coordinator_unavailable.judge),
-    Line(telemetry_uncovered.TELEMETRY_UNCOVERED, group=telemetry_uncovered.judge, broker=coordinator.uncovered),
-    Line(broker_clock.BROKER_CLOCK, broker=broker_clock.judge),
-    Line(replica_diverged.REPLICA_DIVERGED, group=replica_diverged.judge),
-    Line(group_set_aside.GROUP_SET_ASIDE, group=group_set_aside.judge),
-    Line(refused.JOIN_REFUSED, group=refused.judge, broker=refused_unknown.judge),
-    Line(refused.MEMBER_FENCED, group=refused.judge),
-    Line(zombie_commit.ZOMBIE_COMMIT, group=zombie_commit.judge),
-    Line(left_without_reason.LEFT_WITHOUT_REASON, group=left_without_reason.judge),
-    Line(setup.TIMEOUTS_INCONSISTENT, settled=setup.judge_timeouts),
-    Line(setup.MIXED_SUBSCRIPTIONS, settled=setup.judged(setup.mixed_subscriptions)),
-    Line(setup.ASSIGNMENT_SKEWED, settled=setup.judged(setup.assignment_skewed)),
-    Line(setup.MEMBER_IDLE, settled=setup.judged(setup.member_idle)),
-    Line(partition_stalled.PARTITION_STALLED, lag=partition_stalled.judge, pending=partition_stalled.pending),
-    Line(lag_growing.LAG_GROWING, lag=lag_growing.judge, pending=lag_growing.pending),
-    Line(offset_rewound.OFFSET_REWOUND, lag=offset_rewound.judge, pending=offset_rewound.pending),
-    Line(offsets_lost.OFFSETS_LOST, lag=offsets_lost.judge, pending=offsets_lost.pending),
+    Registered(session.SESSION_AT_RISK, departure=session.judge_unjudged, member=session.judge),
+    Registered(departed.POLL_EXCEEDED, departure=departed.judge, polls=departed.judge_poll),
+    Registered(polling.STATIC_MEMBER_STUCK, polls=polling.static_stuck),
+    Registered(polling.POLL_AT_RISK, polls=polling.at_risk),
+    Registered(departed.REBALANCE_TIMEOUT, departure=departed.judge),
+    Registered(departed.MEMBER_REMOVED, departure=departed.judge),
+    Registered(rebalance_stuck.REBALANCE_STUCK, group=rebalance_stuck.judge),
+    Registered(rebalance_aborted.REBALANCE_ABORTED, group=rebalance_aborted.judge),
+    Registered(rebalance_storm.REBALANCE_STORM, group=rebalance_storm.judge),
+    Registered(partition_unowned.PARTITION_UNOWNED, group=partition_unowned.judge),
+    Registered(partition_owned_twice.PARTITION_OWNED_TWICE, group=partition_owned_twice.judge),
+    Registered(coordinator.COORDINATOR_PAUSED, broker=coordinator.paused),
+    Registered(coordinator.TELEMETRY_STALLED, broker=coordinator.stalled),
+    Registered(coordinator_unavailable.COORDINATOR_UNAVAILABLE, broker=coordinator_unavailable.judge),
+    Registered(telemetry_uncovered.TELEMETRY_UNCOVERED, group=telemetry_uncovered.judge, broker=coordinator.uncovered),
+    Registered(broker_clock.BROKER_CLOCK, broker=broker_clock.judge),
+    Registered(replica_diverged.REPLICA_DIVERGED, group=replica_diverged.judge),
+    Registered(group_set_aside.GROUP_SET_ASIDE, group=group_set_aside.judge),
+    Registered(refused.JOIN_REFUSED, group=refused.judge, broker=refused_unknown.judge),
+    Registered(refused.MEMBER_FENCED, group=refused.judge),
+    Registered(zombie_commit.ZOMBIE_COMMIT, group=zombie_commit.judge),
+    Registered(left_without_reason.LEFT_WITHOUT_REASON, group=left_without_reason.judge),
+    Registered(setup.TIMEOUTS_INCONSISTENT, settled=setup.judge_timeouts),
+    Registered(setup.MIXED_SUBSCRIPTIONS, settled=setup.judged(setup.mixed_subscriptions)),
+    Registered(setup.ASSIGNMENT_SKEWED, settled=setup.judged(setup.assignment_skewed)),
+    Registered(setup.MEMBER_IDLE, settled=setup.judged(setup.member_idle)),
+    Registered(partition_stalled.PARTITION_STALLED, lag=partition_stalled.judge, pending=partition_stalled.pending),
+    Registered(lag_growing.LAG_GROWING, lag=lag_growing.judge, pending=lag_growing.pending),
+    Registered(offset_rewound.OFFSET_REWOUND, lag=offset_rewound.judge, pending=offset_rewound.pending),
+    Registered(offsets_lost.OFFSETS_LOST, lag=offsets_lost.judge, pending=offsets_lost.pending),
 )
 RULES = tuple(line.rule for line in REGISTRY)
 

@@ -16,7 +16,7 @@ from coordinator_model.shard.commit_times import CommitRow
 from coordinator_model.shard.shard_memory import ShardMemory
 
 
-def joined(  # the kinds of events
+def joined(
     memory: ShardMemory,
     step: Step | None,
     lines: Iterable[BrokerLine],
@@ -65,7 +65,7 @@ def moved_ahead(records: list[RecordRead], hold_ms: int) -> dict[int, int]:
 
 
 def no_later(rows: list[CommitRow], written_ms: list[tuple[int, int]], hold_ms: int) -> list[CommitRow]:
-    """Date offset commits no later than a record that follows them in the log, for the same reason.
+    """Date offset commits no later than a record that follows them in the log, for the reason in ``moved_ahead``.
 
     ``written_ms``: offsets of records, each with the instant at which it is applied. A commit that seems to be later
     than the record of a generation would extend the session of a member that owned nothing then.

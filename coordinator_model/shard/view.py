@@ -5,7 +5,7 @@ from typing import Any
 from coordinator_model.replica import poll_times
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.rebalances import SETTLED
+from coordinator_model.replica.rebalances import AT_REST
 from coordinator_model.replica.reconciliation import group_fields, member_fields, shown_assignment, waits
 from coordinator_model.replica.session_timer import (
     JudgementContext,
@@ -17,8 +17,8 @@ from coordinator_model.replica.session_timer import (
 )
 from coordinator_model.rules.rebalance_stuck import MAX_NAMED, phase_of
 from coordinator_model.shard.client_phase import client_phase
-from coordinator_model.shard.coverage import counted, sources_of
 from coordinator_model.shard.heartbeat_update import headroom
+from coordinator_model.shard.sources import counted, sources_of
 from coordinator_model.states import Evidence, GroupState, GroupType
 
 MAX_MEMBERS_SHOWN = 5_000
@@ -75,7 +75,7 @@ def _shown_and_left_out(members: list[Member], violated: set[str]) -> tuple[list
 
 def _state_evidence(replica: GroupReplica, context: JudgementContext) -> Evidence:
     """Return how the state is known. If only records are read, a classic group may be rebalancing without a sign."""
-    may_rebalance = replica.type is GroupType.CLASSIC and replica.state in SETTLED
+    may_rebalance = replica.type is GroupType.CLASSIC and replica.state in AT_REST
     return Evidence.INFERRED if context.by_records and may_rebalance else replica.state_evidence
 
 
@@ -98,7 +98,7 @@ def _rebalanced(replica: GroupReplica) -> dict[str, int | None] | None:
     Records alone do not show when a classic group's join phase began: it seems to begin when it ends.
     """
     joined_ms = replica.generation_since_ms
-    if replica.state not in SETTLED or replica.type is GroupType.SIMPLE:
+    if replica.state not in AT_REST or replica.type is GroupType.SIMPLE:
         return None
     if replica.type is not GroupType.CLASSIC:
         return {"began_ms": joined_ms, "joined_ms": None}  # the epoch began then, and members join one by one

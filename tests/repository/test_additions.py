@@ -101,7 +101,7 @@ def test_a_rule_is_a_module_a_line_in_the_registry_and_a_page(copy):
     copy.write("coordinator_model/rules/dummy_rule.py", DUMMY_RULE)
     registry = "coordinator_model/rules/registry.py"
     copy.add(registry, "    dummy_rule,", before="    group_set_aside,\n")
-    copy.add(registry, "    Line(dummy_rule.DUMMY_RULE, group=dummy_rule.judge),", before=")\nRULES = ")
+    copy.add(registry, "    Registered(dummy_rule.DUMMY_RULE, group=dummy_rule.judge),", before=")\nRULES = ")
     begin, end = copy.python("-c", "from docs.generate.rule_pages import *; print(BEGIN); print(END)").splitlines()
     copy.write("docs/rules/dummy-rule.md", f"# dummy-rule\n\n{begin}\n{end}\n")
     copy.python("-m", "docs.generate.rule_pages")

@@ -35,7 +35,7 @@ def ended_phase(
     same = before is not None and (before.removed_ms, before.generation) == (removed_ms, generation)
     if before is not None and same and before.phase.is_of(phase):
         return before.phase
-    limit_ms, with_static = phase_limit_ms(replica, phase, removed_ms, context), static_in(replica, phase)
+    limit_ms, with_static = phase_limit_ms(replica, phase, removed_ms, context), _static_in(replica, phase)
     if isinstance(phase, EndedPhase):  # the unreported one
         return replace(phase, limit_ms=phase.limit_ms or limit_ms, static_in=with_static, unanswered=[])
     return EndedPhase(
@@ -46,7 +46,7 @@ def ended_phase(
         removed_ms=removed_ms,
         limit_ms=limit_ms,
         static_in=with_static,
-        unjoined=unjoined(replica, generation, removed_ms),
+        unjoined=_unjoined(replica, generation, removed_ms),
     )
 
 
@@ -60,17 +60,17 @@ def unreported_phase(replica: GroupReplica) -> EndedPhase:
         phase.unanswered,
         joins=replica.joins,
         removed_ms=ended_ms,
-        unjoined=unjoined(replica, replica.generation, ended_ms),
+        unjoined=_unjoined(replica, replica.generation, ended_ms),
     )
 
 
-def static_in(replica: GroupReplica, phase: JoinPhase) -> bool:
+def _static_in(replica: GroupReplica, phase: JoinPhase) -> bool:
     """Tell whether a static member was in the phase, even if it has gone since."""
     left = (leave.member for leave in replica.leaves if leave.applied_ms >= (phase.started_ms or 0))
     return any(m.instance_id is not None for m in chain(replica.members.values(), left))
 
 
-def unjoined(replica: GroupReplica, generation: int, ended_ms: int) -> list[str]:
+def _unjoined(replica: GroupReplica, generation: int, ended_ms: int) -> list[str]:
     """Return the static and the pending members for which a phase waited and that are not seen to have joined."""
     members = replica.members.values()
     out = [name for name, pending in replica.pending.items() if pending.given_ms < ended_ms <= pending.until_ms]
