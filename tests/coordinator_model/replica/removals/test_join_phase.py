@@ -758,6 +758,14 @@ def slept_over_sync(last_ms):
     return ends(story, 22_400, generation=3)
 
 
+def test_of_two_pauses_without_a_certain_answer_in_between_each_counts():
+    """m1's JoinGroup begins the phase between them, at 21,100. m2's session is due in the second, before the phase."""
+    story = group(m1_until_ms=14_000, m2_until_ms=14_000).silent(15_000, 20_100).beat(20_050, "m1").beat(20_050, "m2")
+    story.silent(25_000, 35_000).join(35_001, "m1", 2, listed=["m1"], parked_ms=13_901).record(35_005, 2, "m1")
+    told = story.sync(35_005, "m1", 2, leader=True).beats("m1", 36_000, 39_000, 2).play(40_000)
+    assert told.accusations == [("session-expired", "m2")]
+
+
 @pytest.mark.parametrize("play", [slept_over_phase, slept_over_sync])
 @pytest.mark.parametrize(("last_ms", "rule"), [(14_500, "rebalance-timeout"), (12_500, "session-expired")])
 def test_of_two_timers_that_came_due_in_one_pause_the_earlier_runs_first(play, last_ms, rule):
