@@ -510,6 +510,9 @@ class CoordinatorTracker:
 
     def _open(self, new: TimerReset) -> None:
         """Add a timer reset. A reset that is still open is merged with it: both are the same reset."""
+        newest = self._newest_reset
+        if newest is not None and newest.woke_ms is not None and new.cause is Cause.COORDINATOR_PAUSE:
+            self._close(newest.woke_ms)  # the coordinator survived that pause, so this is another one
         if self.waiting:
             was = self.timer_resets.pop()
             new.word_ms = max(new.word_ms, was.word_ms)

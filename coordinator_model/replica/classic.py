@@ -184,7 +184,7 @@ def _fill_from_record(replica: GroupReplica, member: Member, item: dict[str, Any
     rebalance_timeout_ms = item.get("rebalanceTimeout", -1)
     member.rebalance_timeout_ms = rebalance_timeout_ms if rebalance_timeout_ms >= 0 else item["sessionTimeout"]
     member.kip848, member.state = False, None
-    member.target, member.revoking, member.revoking_since_ms = {}, {}, None
+    member.target, member.revoking_since_ms = {}, None
     member.streams = replica.protocol == STREAMS_PROTOCOL
     member.tasks = assigned_work(replica.protocol_type, replica.protocol, item["subscription"], item["assignment"])
     fill_blobs(member, item["subscription"], item["assignment"], replica.protocol_type)
@@ -217,7 +217,6 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
         return
     if event.generation < (member.generation or 0) and event.applied_ms < (member.timer_reset_ms or 0):
         return  # the heartbeat waited for a write, and its member has joined another generation since
-    member.generation = event.generation
     _classic_heartbeat(replica, member, event, context)
 
 
@@ -256,12 +255,14 @@ def _was_replaced(replica: GroupReplica, event: Heartbeat) -> bool:
 def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, context: JudgementContext) -> None:
     if replica.type is GroupType.SIMPLE:
         replica.type = GroupType.CLASSIC
-    if replica.type is not GroupType.CLASSIC:
+    classic = replica.type is GroupType.CLASSIC
+    if classic and event.generation > replica.generation and context.waiting:
+        return  # a coordinator that loads the log answers 0 to any generation, even to one that was never stored
+    member.generation = event.generation
+    if not classic:
         if event.error == REBALANCE_IN_PROGRESS:
             owe(member, event.applied_ms)
         return
-    if event.generation > replica.generation and context.waiting:
-        return  # a coordinator that loads the log answers 0 to any generation, even to one that was never stored
     if event.generation > replica.generation:  # its JoinGroups came before telemetry, or their lines are missing
         since_ms = max(replica.generation_since_ms, replica.stable_seen_ms or 0)
         join_lines.note_unseen(replica, event.applied_ms, since_ms, context)

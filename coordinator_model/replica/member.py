@@ -65,7 +65,8 @@ class Member:
     target: Assignment = field(default_factory=dict)
     """The partitions that the target assignment gives it (records 7, 13, 21)."""
     revoking: Assignment = field(default_factory=dict)
-    """The part of its assignment that it has to give up (records 8, 22)."""
+    """The part of its assignment that it has to give up (records 8, 22). Classic: what it says it owned when it joined
+    and was not assigned again. Only a cooperative client still owns anything then."""
     revoking_since_ms: int | None = None
     tasks: dict[str, Assignment] = field(default_factory=dict)
     """What is assigned besides partitions: role (active, standby, warmup; connectors) to names to numbers."""

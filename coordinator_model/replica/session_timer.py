@@ -209,7 +209,8 @@ def latest_session(member: Member, context: JudgementContext) -> Session | None:
             session = session if longer else after
     touched = touches_ms(member, context.commits, session.start_ms)
     if _is_claim_confirmed(member, context):
-        touched += [at_ms for at_ms in (member.claimed_ms or 0,) if at_ms > session.start_ms]
+        # as above, the member's own timeout may be the longer one
+        touched += [at_ms for at_ms in (member.claimed_ms or 0,) if at_ms + timeout_ms > session.end_ms]
     touched_ms = max(touched, default=None)
     return session if touched_ms is None else Session(touched_ms, timeout_ms)
 

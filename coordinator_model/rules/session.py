@@ -4,7 +4,8 @@ The coordinator removes a member at its deadline, and its record or answers usua
 passed. The timer gives the verdict only if all of this holds, so that nothing else explains the silence:
 
 - The group was stable up to the deadline. A rebalance whose first sign comes after the deadline does not excuse a
-  dynamic member, because the coordinator begins that rebalance when the session ends (decision 0008).
+  dynamic member, because the coordinator begins that rebalance when the session ends (decision 0008). It does excuse a
+  member that has to give up partitions: that one may have begun the rebalance as it woke.
 - The member is covered, and no timer reset is open.
 - Another heartbeat of the shard was accepted at least a grace ago, and had arrived at least half a session timeout
   after the member's last one. So lines do arrive. Probes, errors and JoinGroup answers are not proof: while the
@@ -124,7 +125,7 @@ def _past_deadline(
     unproved_ms = _waits_for_proof_ms(context, proof_ms, deadline_ms)
     if unproved_ms is not None:
         return _unproved(replica, member, context, session)._replace(proof_ms=unproved_ms)
-    if _may_have_rejoined(replica, member, proof_ms):
+    if _may_have_rejoined(replica, member, deadline_ms if member.revoking else proof_ms):
         again_ms = context.progress_ms + LOOK_AGAIN_MS if context.progress_ms < verdict_ms + timeout_ms else None
         return _unproved(replica, member, context, session, again_ms)
     return Verdict(_expired(replica, member, context, deadline_ms, timeout_ms), None)
@@ -386,7 +387,8 @@ def _may_have_rejoined(replica: GroupReplica, member: Member, since_ms: int) -> 
     """Tell whether a silent classic member may be alive, with its JoinGroup parked in a join phase that no line shows.
 
     That is impossible if a heartbeat of another member of the group was answered 0 long enough after this member was
-    last heard.
+    last heard. A member that has to give up partitions rejoins of its own accord, as late as it wakes: for that one,
+    such a heartbeat must have come after the deadline.
     """
     since_ms = max(since_ms, (member.synced_ms or 0) + since_ms - (member.session_from_ms or since_ms))
     signs_ms = (_stable_ms(replica, other) for other in replica.members.values() if other is not member)

@@ -79,9 +79,12 @@ def tags(*tagged: tuple[int, bytes]) -> bytes:
 # ---------------------------------------------------------------------------------------------- ConsumerProtocol
 
 
-def subscription(topics: Iterable[str]) -> bytes:
-    """Subscription v0."""
-    return int16(0) + array([string(topic) for topic in topics]) + int32(-1)
+def subscription(topics: Iterable[str], owned: Mapping[str, Sequence[int]] | None = None) -> bytes:
+    """Subscription v0; v1 if it says which partitions the member owns, as cooperative clients do."""
+    out = array([string(topic) for topic in topics]) + int32(-1)
+    if owned is None:
+        return int16(0) + out
+    return int16(1) + out + array([string(topic) + int32_array(ps) for topic, ps in sorted(owned.items())])
 
 
 def assignment(partitions: Mapping[str, Sequence[int]]) -> bytes:

@@ -59,6 +59,8 @@ class Who:
     host: str = "10.0.0.7"
     port: int = 5_000
     partitions: tuple[int, ...] = ()
+    owned: tuple[int, ...] = ()
+    """The partitions of topic t that it says it owns when it joins."""
     session_ms: int | None = None
     """Its own session timeout; None: that of the story."""
     poll_ms: int | None = None
@@ -82,7 +84,7 @@ def group_metadata(
             "/" + who.host,
             who.poll_ms or poll_ms,
             who.session_ms or session_ms,
-            SUBSCRIPTION,
+            records.subscription(["t"], {"t": who.owned}) if who.owned else SUBSCRIPTION,
             records.assignment({"t": who.partitions}),
         )
         for who in members

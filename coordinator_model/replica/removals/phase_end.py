@@ -2,10 +2,10 @@
 
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.removals.ended_phase import EARLY_MS
+from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, ROUNDED_MS
 from coordinator_model.replica.removals.phase_timeout import may_have_timed_out, too_young
 from coordinator_model.replica.removals.removal_instant import alive_at_the_end, ends, may_have_ended, was_unknown
-from coordinator_model.replica.session_timer import blindly_heard_ms, deadlines, gone_by_ms
+from coordinator_model.replica.session_timer import blindly_heard_ms, deadlines, gone_by_ms, session_timeout_ms
 
 
 def kept_as_static(case: Case) -> Answer:
@@ -44,11 +44,28 @@ def removed_early(case: Case) -> Answer:
     departure, context = case.departure, case.context
     if too_young(departure, context) or _began_as_it_ended(departure) or may_have_ended(departure, context):
         return NotMissed()
+    if may_have_timed_out(departure) and _was_alive(case):
+        return Missed(case.removed_ms)
     spans, earliest_ms = deadlines(departure, context), case.session_end_ms - context.thresholds.grace_ms
     dated = (origin is None or blindly_heard_ms(case.member, origin) for _, _, origin in spans)
     if may_have_timed_out(departure) and all(dated):
         earliest_ms = max(earliest_ms, ends(spans)[0] - EARLY_MS)  # no timer runs before its time
     return Missed(case.removed_ms) if case.removed_ms < earliest_ms else NotMissed()
+
+
+def _was_alive(case: Case) -> bool:
+    """Tell whether a commit shows that the session went on as the phase ended: no timer runs before its time.
+
+    If the commit was a transaction's, the session had ended earlier. But that would have ended the phase at once,
+    because all others had joined.
+    """
+    departure, removed_ms, phase = case.departure, case.removed_ms, case.departure.phase
+    lasts_ms = max(departure.touches_ms, default=0) + (session_timeout_ms(case.member, case.context) or 0)
+    if lasts_ms <= removed_ms + ROUNDED_MS or phase.joins.last_ms is None:
+        return False
+    alone = len(case.together.dropped) == 1 and not phase.unjoined
+    before = [span for span in case.together.spans.of(departure) if span[0] <= removed_ms]
+    return alone and all(phase.joins.last_ms <= first and last < removed_ms - LATE_MS for first, last, _ in before)
 
 
 def _began_as_it_ended(departure: Departure) -> bool:

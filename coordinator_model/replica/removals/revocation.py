@@ -26,8 +26,18 @@ def not_revoked(case: Case) -> Answer:
     timer_ms = max((at_ms for at_ms in ran_ms if at_ms <= case.removed_ms + EARLY_MS), default=None)  # none runs early
     if timer_ms is None or timer_ms > case.removed_ms >= case.session_end_ms >= case.removed_ms - EARLY_MS:
         return NotMissed()  # the session had ended, and this timer was not due yet
-    nearest_ms = min(case.context.thresholds.grace_ms, abs(case.session_end_ms - case.removed_ms))
+    nearest_ms = min(_late_ms(case), abs(case.session_end_ms - case.removed_ms))
     return Missed(timer_ms) if abs(case.removed_ms - timer_ms) < nearest_ms else NotMissed()
+
+
+def _late_ms(case: Case) -> int:
+    """Return how late a rebalance timer of a member may have run.
+
+    If the records show that the member had not revoked, its timer has surely run. It may have run as the coordinator
+    woke from a pause that is too short to be told from a busy coordinator.
+    """
+    thresholds = case.context.thresholds
+    return thresholds.progress_gap_ms if case.member.unrevoked else thresholds.grace_ms
 
 
 def own_timers_ms(member: Member, context: JudgementContext) -> list[int]:

@@ -296,6 +296,20 @@ def test_a_blind_0_to_a_generation_that_was_never_stored_shows_no_lost_line():
     assert told.opened("member-removed") == []
 
 
+def test_a_rejoin_after_a_blind_0_to_an_unstored_generation_restarts_nothing():
+    """broker-2 answers m1's heartbeat of generation 2 while it loads. It has loaded by 11,000, with generation 1."""
+    story = two_brokers(stable("m1", "m2")).beats("m1", 1_000, 7_000).beats("m2", 1_000, 7_000).leads(0, "broker-1")
+    story.join(8_000, "m2", 2, listed=["m2", "m1"]).join(8_000, "m1", 2).beat(8_200, "m1", 2, error=16)
+    story.leads(8_500, "broker-2").beat(9_000, "m1", 2, broker="broker-2")
+    story.join(10_900, "m2", 1, error=14, broker="broker-2").join(11_000, "m2", 1, broker="broker-2")
+    story.join(15_000, "m1", 1, broker="broker-2").beats("m2", 12_000, 16_000, 1, broker="broker-2")
+    story.beat(17_000, "m2", 1, error=27, broker="broker-2").join(17_100, "m2", 2, listed=["m2"], broker="broker-2")
+    story.record(17_110, 2, "m2").sync(17_120, "m2", 2, leader=True, broker="broker-2")
+    told = story.beats("m2", 18_000, 22_000, 2, broker="broker-2").play(22_000)
+    assert told.accusations == [("session-expired", "m1")]
+    assert told.facts("session-expired", "deadline_ms")[0][0] <= 17_000
+
+
 def test_a_generation_number_used_twice_is_of_two_phases():
     """broker-1 drops m1 as it gives out generation 2, and writes nothing; broker-2 writes its own 2 as m1 expires."""
     slow = Who("m1", session_ms=10_000)

@@ -84,6 +84,13 @@ def test_a_member_that_never_gives_up_is_removed_at_its_rebalance_timeout():
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m1", 60_700)]
 
 
+def test_a_revocation_whose_timer_ran_late_in_a_short_pause_was_missed():
+    """The coordinator stands still from 60,100 to 61,600, too short a time to be told from a busy one."""
+    story = handover().hellos("m1", 1_000, 60_000, 2).hellos("m2", 1_000, 70_000, 3)
+    told = play(owns(story.gone(61_600, "m1").epoch(61_600, 4).target(61_600, 4), 61_700, "m2", 4, 2, 3), 70_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m1", 60_700)]
+
+
 # when m1 was heard last, when it is gone; the timer of its revocation was not due before 60,700
 GONE_BEFORE = {"by 20 ms": (54_640, 60_680), "by 2 ms, seen on a real broker": (54_693, 60_698)}
 

@@ -109,6 +109,11 @@ ENDS = {
         context(MOVE, timeout_ms=7_000),
         31_000,
     ),
+    "its own timeout after a disputed heartbeat of before the load's end, if the groups' is shorter": (
+        member(claimed_ms=23_000, session_timeout_ms=10_000, state=MemberState.STABLE),
+        context(MOVE, timeout_ms=7_000),
+        33_000,
+    ),
     "one timeout after a disputed heartbeat, if no coordinator was known before it": (
         member(claimed_ms=12_000),
         context(covered_since_ms=13_000),

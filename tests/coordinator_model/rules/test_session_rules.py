@@ -40,6 +40,15 @@ def test_a_rebalance_first_told_of_before_the_deadline_may_shield_a_member():
     assert verdicts(silence(until_ms=15_500).beats("m1", 15_900, 20_000, error=27)) == []
 
 
+@pytest.mark.parametrize(("owned", "told"), [((0,), ["m2"]), ((0, 1), [])], ids=["nothing", "a partition"])
+def test_who_has_to_give_up_partitions_may_rejoin_as_late_as_it_wakes(owned, told):
+    """m2 is frozen at 10,000. A cooperative client that wakes then rejoins of its own accord, before 16,000."""
+    story = stable("m1", Who("m2", partitions=(0,), owned=owned)).beats("m1", 1_000, 15_900)
+    story.beats("m2", 1_000, 10_000).beats("m1", 16_200, 17_200, error=27)
+    rebalance(story, 17_500, 2, "m1", "m2").beats("m1", 18_000, 20_000, generation=2)
+    assert [who for who, *_ in verdicts(story)] == told
+
+
 def told_to_rejoin(story, at_ms=7_000):
     """m1 is heard every second, and is told to rejoin. Nobody else is ever heard."""
     return story.beats("m1", 1_000, 6_900).beats("m1", at_ms, 9_000, error=27)

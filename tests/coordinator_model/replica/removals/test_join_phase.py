@@ -66,6 +66,19 @@ def test_who_committed_after_a_deadline_had_not_expired_by_it():
     assert told.accusations == [("rebalance-timeout", "m2")]
 
 
+def test_a_commit_shows_who_lived_as_a_phase_that_began_unseen_timed_out():
+    """m3's first JoinGroup begins it at 9,003. It has no line, because m3 asks once more, at 13,000.
+
+    m2 was heard at 8,000. If its commit of 13,400 were a transaction's, its end would have ended the phase at 14,000.
+    """
+    story = joins(group("m1", Who("m2", partitions=(9,))).beats("m2", 1_000, 8_000), 8_900).beat(9_500, "m1", error=27)
+    story.commit(13_400, "t", 9).join(19_003, "m1", 2, listed=["m1", "m3"], parked_ms=9_000)
+    story.join(19_003, "m3", 2, parked_ms=6_003).record(19_010, 2, "m1", "m3").sync(19_020, "m1", 2, leader=True)
+    told = story.sync(19_020, "m3", 2).beats("m1", 20_000, 23_000, 2).beats("m3", 20_000, 23_000, 2).play(23_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_003)]
+    assert told.accusations == [("rebalance-timeout", "m2")]
+
+
 def test_who_comes_into_a_phase_with_a_longer_timeout_does_not_prolong_it():
     """The coordinator took the longest timeout as the phase began, at 9,000; m3, with a minute, came later."""
     story = group("m1", "m2", "m4", m1_until_ms=8_000).beats("m4", 1_000, 8_000).leave(9_000, "m4")
@@ -743,6 +756,14 @@ def slept_over_sync(last_ms):
     story.sync(9_550, "m1", 2, leader=True).beats("m1", 10_000, 15_000, generation=2)
     story.beats("m2", last_ms - 2_000, last_ms, generation=2).silent(15_000, 22_000).beat(22_100, "m1", 2, error=27)
     return ends(story, 22_400, generation=3)
+
+
+def test_of_two_pauses_without_a_certain_answer_in_between_each_counts():
+    """m1's JoinGroup begins the phase between them, at 21,100. m2's session is due in the second, before the phase."""
+    story = group(m1_until_ms=14_000, m2_until_ms=14_000).silent(15_000, 20_100).beat(20_050, "m1").beat(20_050, "m2")
+    story.silent(25_000, 35_000).join(35_001, "m1", 2, listed=["m1"], parked_ms=13_901).record(35_005, 2, "m1")
+    told = story.sync(35_005, "m1", 2, leader=True).beats("m1", 36_000, 39_000, 2).play(40_000)
+    assert told.accusations == [("session-expired", "m2")]
 
 
 @pytest.mark.parametrize("play", [slept_over_phase, slept_over_sync])
