@@ -509,7 +509,10 @@ class CoordinatorTracker:
         self.timer_resets.append(TimerReset(at_ms, at_ms, Cause.COORDINATOR_MOVED, broker))
 
     def _open(self, new: TimerReset) -> None:
-        """Add a timer reset. A reset that is still open is merged with it: both are the same reset."""
+        """Add a timer reset. One that is still open is the same, unless it is a pause that the broker survived."""
+        last = self._newest_reset
+        if last is not None and last.woke_ms is not None and new.cause is Cause.COORDINATOR_PAUSE:
+            self._close(last.woke_ms)
         if self.waiting:
             was = self.timer_resets.pop()
             new.word_ms = max(new.word_ms, was.word_ms)

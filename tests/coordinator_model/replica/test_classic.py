@@ -238,6 +238,14 @@ def test_a_parked_sync_stops_its_session_from_ending_and_its_answer_starts_it_an
     assert story.play(24_000).facts("session-expired", "subject", "deadline_ms") == [("m2", deadline_ms)]
 
 
+def test_a_sync_that_waits_as_its_coordinator_wakes_starts_the_session_anew():
+    """m1 leads and sends nothing: its session, due at 11,000, ends at 15,000, and begins the phase that answers m2."""
+    story = joined_twice().join(5_000, "m1", 2, listed=["m1", "m2"]).join(5_000, "m2", 2).beat(6_000, "m2", 2)
+    story.silent(7_000, 15_000).sync(15_000, "m2", 2, error=27)
+    told = story.join(21_000, "m3", 3, listed=["m3"], asked="", parked_ms=5_900).play(24_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m1", 15_000), ("m2", 21_000)]
+
+
 def test_a_leaders_session_starts_with_a_followers_answer():
     """From a live broker's log: the leader's JoinGroup was applied, answered 15, and the phase ended after that."""
     story = joined_twice().join(5_900, "m1", 2, error=15, parked_ms=1_500).join(6_000, "m2", 2, leader="m1")
