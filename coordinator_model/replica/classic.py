@@ -321,13 +321,13 @@ def _unknown_member(replica: GroupReplica, member: Member, generation: int, at_m
     """Note an answer 25: the member is gone, whatever generation its request names.
 
     The coordinator checks the member first, then the generation (``ClassicGroup.validateMember``). If the request names
-    the current generation, the removal began the next join phase.
+    the current generation, the removal began the next join phase. A KIP-848 group has no join phases.
     """
     if at_ms < (member.session_from_ms or 0) or at_ms <= (member.joined_ms or 0):
         return
     if member.unknown_ms is None:
         member.unknown_ms = at_ms
-    if generation != replica.generation:
+    if generation != replica.generation or member.in_kip848_group:
         return
     if replica.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE) and len(replica.members) > 1:
         prepare_rebalance(replica, StateEvent.MEMBER_UNKNOWN, at_ms)
