@@ -264,6 +264,14 @@ def test_who_is_not_on_the_leaders_list_was_dropped():
     assert told.facts("rebalance-timeout", "subject", "at_ms", "evidence") == [("m2", 5_000, "observed")]
 
 
+def test_a_leave_that_waits_for_a_write_explains_no_earlier_removal():
+    """m2 leaves 300 ms after it was left out. That is refused as part of an answer, which waits for a stalled write."""
+    story = joined_twice(poll_ms=1_000).join(5_000, "m1", 2, listed=["m1"]).record(5_040, 2, "m1")
+    story.sync(5_050, "m1", 2, leader=True).leave(10_300, "m2", error=15, parked_ms=5_000)
+    told = story.beats("m1", 6_000, 12_000, generation=2).play(12_000)
+    assert told.facts("rebalance-timeout", "subject", "at_ms") == [("m2", 5_000)]
+
+
 # ------------------------------------------------------------------------------------------------ static members
 
 OLD, NEW = Who("old", instance_id="pod-1", port=5_001), Who("new", instance_id="pod-1", port=5_002)
