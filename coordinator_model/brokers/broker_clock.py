@@ -373,6 +373,7 @@ class CoordinatorTracker:
         before, changed = self.coordinator, broker != self.coordinator
         if changed:
             self._move(broker, line_ms, thresholds)
+            self._take_claim(broker, line_ms)
         least_ms = max(thresholds.hold_ms, GOES_ON_MS)
         if changed and before and self.listeners.take_turn(before, broker, line_ms, least_ms):
             self._join_listeners()
@@ -447,13 +448,13 @@ class CoordinatorTracker:
         """Make the broker that metadata names the coordinator from now on."""
         if leader:
             self._move(leader, self.leadership.named_ms, thresholds)
-            self._take_claim(leader)
+            self._take_claim(leader, self.leadership.named_ms)
         else:
             self.floor_ms, self.coordinator = self.line_ms, None
 
-    def _take_claim(self, broker: str) -> None:
-        """Apply what the new coordinator answered before metadata named it."""
-        claim = self.leadership.take_claim(broker)
+    def _take_claim(self, broker: str, at_ms: int) -> None:
+        """Apply what the new coordinator answered before it was known."""
+        claim = self.leadership.take_claim(broker, at_ms)
         reset = self._newest_reset
         if claim is None:
             return
