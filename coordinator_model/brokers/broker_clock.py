@@ -373,6 +373,7 @@ class CoordinatorTracker:
         before, changed = self.coordinator, broker != self.coordinator
         if changed:
             self._move(broker, line_ms, thresholds)
+            self._take_claim(broker, line_ms)
         least_ms = max(thresholds.hold_ms, GOES_ON_MS)
         if changed and before and self.listeners.take_turn(before, broker, line_ms, least_ms):
             self._join_listeners()
@@ -447,13 +448,13 @@ class CoordinatorTracker:
         """Make the broker that metadata names the coordinator from now on."""
         if leader:
             self._move(leader, self.leadership.named_ms, thresholds)
-            self._take_claim(leader)
+            self._take_claim(leader, self.leadership.named_ms)
         else:
             self.floor_ms, self.coordinator = self.line_ms, None
 
-    def _take_claim(self, broker: str) -> None:
-        """Apply what the new coordinator answered before metadata named it."""
-        claim = self.leadership.take_claim(broker)
+    def _take_claim(self, broker: str, at_ms: int) -> None:
+        """Apply what the new coordinator answered before it was known."""
+        claim = self.leadership.take_claim(broker, at_ms)
         reset = self._newest_reset
         if claim is None:
             return
@@ -509,10 +510,10 @@ class CoordinatorTracker:
         self.timer_resets.append(TimerReset(at_ms, at_ms, Cause.COORDINATOR_MOVED, broker))
 
     def _open(self, new: TimerReset) -> None:
-        """Add a timer reset. A reset that is still open is merged with it: both are the same reset."""
-        newest = self._newest_reset
-        if newest is not None and newest.woke_ms is not None and new.cause is Cause.COORDINATOR_PAUSE:
-            self._close(newest.woke_ms)  # the coordinator survived that pause, so this is another one
+        """Add a timer reset. One that is still open is the same, unless it is a pause that the broker survived."""
+        last = self._newest_reset
+        if last is not None and last.woke_ms is not None and new.cause is Cause.COORDINATOR_PAUSE:
+            self._close(last.woke_ms)
         if self.waiting:
             was = self.timer_resets.pop()
             new.word_ms = max(new.word_ms, was.word_ms)

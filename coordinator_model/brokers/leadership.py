@@ -108,10 +108,10 @@ class Leadership:
         """Tell whether a broker answered as the coordinator before an instant, so metadata was outdated then."""
         return broker in self.claims and self.claims[broker].first_ms < at_ms
 
-    def take_claim(self, broker: str) -> Claim | None:
-        """Return and drop the claim of a broker that metadata names now; None: it has none, or only an outdated one."""
+    def take_claim(self, broker: str, at_ms: int) -> Claim | None:
+        """Return and drop the claim of a broker that takes over; None: it has none, or only an outdated one."""
         claim = self.claims.pop(broker, None)
-        return None if claim is None or self.named_ms > claim.last_ms + STALE_MS else claim
+        return None if claim is None or at_ms > claim.last_ms + STALE_MS else claim
 
     def _claim(self, broker: str, line_ms: int) -> Claim:
         """Return a broker's claim. If it has none, or its last answer is old, begin a new claim."""

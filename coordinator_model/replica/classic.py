@@ -322,13 +322,13 @@ def _unknown_member(replica: GroupReplica, member: Member, generation: int, at_m
     """Note an answer 25: the member is gone, whatever generation its request names.
 
     The coordinator checks the member first, then the generation (``ClassicGroup.validateMember``). If the request names
-    the current generation, the removal began the next join phase.
+    the current generation, the removal began the next join phase. A KIP-848 group has no join phases.
     """
     if at_ms < (member.session_from_ms or 0) or at_ms <= (member.joined_ms or 0):
         return
     if member.unknown_ms is None:
         member.unknown_ms = at_ms
-    if generation != replica.generation:
+    if generation != replica.generation or member.in_kip848_group:
         return
     if replica.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE) and len(replica.members) > 1:
         prepare_rebalance(replica, StateEvent.MEMBER_UNKNOWN, at_ms)
@@ -489,7 +489,7 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
         return
     if event.error == FENCED_INSTANCE_ID:
         rolled_back_replacement.revert_if_timed_out(replica, member, event)
-    if event.error in ENDS_A_WAIT and parked_ms(event) > EARLY_MS:
+    if event.error in ENDS_A_WAIT and _had_waited(replica, member, event, context):
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
         _wait_was_cut_off(replica, event)
     elif event.error == REBALANCE_IN_PROGRESS and not context.waiting:
@@ -498,6 +498,18 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
         owe(member, event.arrival_ms)
     if event.error == UNKNOWN_MEMBER_ID and not member.in_kip848_group:
         _unknown_member(replica, member, event.generation, event.answer_ms)
+
+
+def _had_waited(replica: GroupReplica, member: Member, event: SyncAnswered, context: JudgementContext) -> bool:
+    """Tell whether a SyncGroup was parked, perhaps only for the instant in which the coordinator woke from a pause.
+
+    It was, if the session of its member had been due in the pause: otherwise the answer would be 25, because the timer
+    would have removed the member.
+    """
+    due_ms = (member.session_from_ms or event.arrival_ms) + (member.session_timeout_ms or 0)
+    paused = any(r.low_ms <= due_ms < event.arrival_ms <= (r.high_ms or event.arrival_ms) for r in context.timer_resets)
+    waits = event.error == REBALANCE_IN_PROGRESS and replica.state is GroupState.COMPLETING_REBALANCE and paused
+    return parked_ms(event) > EARLY_MS or (waits and event.generation == replica.generation and member.awaiting_sync)
 
 
 def _is_of_another_coordinators_generation(replica: GroupReplica, event: SyncAnswered) -> bool:

@@ -206,10 +206,16 @@ def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementConte
         _note_unknown(replica, event)
         _remove_if_empty(replica, event, context)
     if event.error == MEMBER_ID_REQUIRED and event.member_id:
-        expired = [name for name, pending in replica.pending.items() if pending.until_ms < event.answer_ms]
-        for name in expired if len(replica.pending) < MAX_UNANSWERED_JOINS else list(replica.pending)[:1]:
-            del replica.pending[name]
+        _forget_expired_ids(replica, event.answer_ms)
         replica.pending[event.member_id] = PendingMember(event.answer_ms, event.answer_ms + event.session_timeout_ms)
+
+
+def _forget_expired_ids(replica: GroupReplica, now_ms: int) -> None:
+    """Forget the ids (79) that have expired, except those for which the phase of a removal to be judged waited."""
+    awaited = {name for departure in replica.departures if not departure.judged for name in departure.phase.unjoined}
+    expired = [name for name, pending in replica.pending.items() if pending.until_ms < now_ms and name not in awaited]
+    for name in expired if len(replica.pending) < MAX_UNANSWERED_JOINS else list(replica.pending)[:1]:
+        del replica.pending[name]
 
 
 def _note_unknown(replica: GroupReplica, event: JoinAnswered) -> None:

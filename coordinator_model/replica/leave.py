@@ -72,8 +72,9 @@ def _leaver(replica: GroupReplica, event: LeaveAnswered, context: JudgementConte
         is_late = member.joined_ms is not None and member.joined_ms > event.applied_ms
         return None if is_late else member  # the same id has joined again since
     gone = event.member_id or _departed_instance(replica, event.instance_id)
-    member = explain_by_leave(replica, gone, event.applied_ms, context.thresholds.grace_ms)
-    if member is None and not lost:  # if lost, no answer shows that it was a member
+    # if the answer was lost, nothing shows that it was a member: a leave that came after its removal explains nothing
+    member = explain_by_leave(replica, gone, event.applied_ms, CUT_MS if lost else context.thresholds.grace_ms)
+    if member is None and not lost:
         member = Member(event.member_id, event.instance_id, event.client_id, event.client_host)
     return member
 

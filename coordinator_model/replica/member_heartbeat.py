@@ -17,7 +17,7 @@ from coordinator_model.replica.classic import (
 )
 from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_UNANSWERED_JOINS, GroupReplica, Leave
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.modern import derive_state, modern_member
+from coordinator_model.replica.modern import STATIC_LEAVE_EPOCH, derive_state, modern_member
 from coordinator_model.replica.removals.leaves import (
     came_after,
     heard_since,
@@ -31,6 +31,7 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause, Evidence
 
 LEAVE_EPOCH = -1
+GROUP_ID_NOT_FOUND = 69
 ASKING_MS = 300_000
 """How long a client's first request to join is remembered while no coordinator accepts it."""
 
@@ -44,7 +45,7 @@ def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, context: Judgemen
         _behind_a_stalled_write(replica, event, context)
     elif event.error in REFUSALS:
         _to_no_coordinator(replica, event)
-    elif event.error == UNKNOWN_MEMBER_ID and event.request_epoch > 0:
+    elif (event.error == UNKNOWN_MEMBER_ID and event.request_epoch > 0) or _is_of_no_such_group(event):
         _not_a_member(replica, event, context)
     elif event.error == 0 and event.request_epoch == LEAVE_EPOCH:
         _leave(replica, event, context)
@@ -52,8 +53,16 @@ def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, context: Judgemen
         _still_here(replica, event, context)
 
 
+def _is_of_no_such_group(event: ConsumerHeartbeat) -> bool:
+    """Tell whether a member, even as it leaves, is told that there is no such KIP-848 group (69).
+
+    The coordinator had removed its last KIP-848 member, and made the group classic.
+    """
+    return event.error == GROUP_ID_NOT_FOUND and event.request_epoch not in (0, STATIC_LEAVE_EPOCH)
+
+
 def _not_a_member(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementContext) -> None:
-    """Note that the coordinator has removed a member (25), though no record of that was read.
+    """Note that the coordinator has removed a member (25, 69), though no record of that was read.
 
     The write of the record is stalled. It fails if the broker is no longer the leader and does not know it yet.
     """

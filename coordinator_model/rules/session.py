@@ -13,8 +13,8 @@ passed. The timer gives the verdict only if all of this holds, so that nothing e
 - A heartbeat arrived after the deadline: its broker was still the coordinator then (decision 0017).
 
 The verdict stands until the member is heard or its removal is judged. A KIP-848 group writes a member's removal at
-once, so only that record decides, or an answer 25 that no record follows. Only the removal decides, too, if lines are
-missing from the time of the silence.
+once, so only that record decides, or an answer 25 or 69 that no record follows. Only the removal decides, too, if lines
+are missing from the time of the silence.
 
 If no other heartbeat comes, the verdict waits for one, and the group is not judged again in the meantime: the shard may
 have moved to a broker without a request log. After ``settled_after_ms`` it is no longer known whether the member is at

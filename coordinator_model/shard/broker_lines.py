@@ -92,12 +92,13 @@ class BrokerLines:
         self._brokers.answered(event.broker, event.error, proven, at_ms)
         if proven in (Proof.LEADS, Proof.COORDINATES):
             self._rebase_to_clock_of(event.broker)
-        before = self._clock.coordinator
+        before, claimed = self._clock.coordinator, self._claimed(event.broker)
         loaded = proven is Proof.COORDINATES or self._clock.has_resigned()
         if self._clock.answered(event.broker, proven, at_ms, thresholds):
             self._schedule.look_again(at_ms)
         if loaded and self._clock.coordinator != before:
-            self._events.taken_over(at_ms, at_ms)  # everything that was read before came from the deposed coordinator
+            # what was read before came from the deposed coordinator, unless it contradicted metadata
+            self._events.taken_over(at_ms, at_ms, claimed)
         self._schedule.judge_due(self._clock.progress_ms)
         if isinstance(event, Heartbeat) and event.error in (0, 27):
             self._schedule.prove(at_ms, event.arrival_ms)
@@ -180,11 +181,16 @@ class BrokerLines:
         leader = self._clock.named(event)
         if leader is not None:
             self._rebase_to_clock_of(leader)
-            answered_ms, claim = self._clock.last_answer_ms, self._clock.leadership.claims.get(leader)
+            answered_ms, claimed = self._clock.last_answer_ms, self._claimed(leader)
             self._clock.follow(leader, self._groups.settings.thresholds)
-            self._events.taken_over(answered_ms, event.order_ms, None if claim is None else (leader, claim.first_ms))
+            self._events.taken_over(answered_ms, event.order_ms, claimed)
             self._brokers.moved(event)
             self._schedule.look_again(event.order_ms)
+
+    def _claimed(self, broker: str) -> tuple[str, int] | None:
+        """Return a broker and since when it has answered although metadata named another; None: it has not."""
+        claim = self._clock.leadership.claims.get(broker)
+        return None if claim is None else (broker, claim.first_ms)
 
     def stepped(self, step: Step) -> None:
         """Apply a step of a broker's clock. If the broker is the coordinator, move all instants of the shard with it.

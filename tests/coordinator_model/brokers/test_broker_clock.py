@@ -201,6 +201,17 @@ def test_only_a_probe_on_a_connection_from_before_a_hole_shows_what_that_was():
     assert [reset.woke_ms for reset in made.timer_resets] == [5_000]
 
 
+def test_two_pauses_that_a_broker_survives_are_not_taken_for_one():
+    made = clock(("a", 1_000, YES))
+    made.probed("a", 1, 1_000, 1_000, LIMITS, "old")
+    for probe, at_ms in ((2, 5_000), (3, 9_000)):
+        made.probed("a", probe, at_ms, made.advance("a", at_ms, LIMITS), LIMITS, "old")
+    assert [(r.low_ms, r.high_ms, r.woke_ms) for r in made.timer_resets] == [
+        (1_000, 5_000, 5_000),
+        (5_000, None, 9_000),
+    ]
+
+
 def test_lines_lost_by_another_broker_are_nothing_here():
     made = clock(("a", 1_000, YES), ("b", 1_000, None))
     made.lost_lines("b", 2_000, 1_000)

@@ -185,6 +185,14 @@ def test_who_leaves_the_next_coordinator_before_metadata_names_it_has_left(named
     assert list(told.members) == ["m1"]
 
 
+def test_what_the_next_coordinator_announced_stays_as_an_answer_moves_the_group():
+    """broker-2 announces generation 2 while metadata names broker-1, which refuses before metadata is asked again."""
+    story = watched(10_000).beats("m1", 1_000, 10_000).beats("m2", 1_000, 8_000)
+    story.join(12_000, "m3", 2, listed=["m3"], asked="", broker="broker-2").beat(13_000, "m1", error=16)
+    told = story.beat(14_000, "m2", error=25, broker="broker-2").play(14_500)
+    assert (told.group["coordinator"], told.group["generation"], list(told.members)) == ("broker-2", 2, ["m3"])
+
+
 @pytest.mark.parametrize(("epoch", "coordinator"), [(4, "broker-2"), (5, "broker-1"), (None, "broker-1")])
 def test_a_coordinator_that_has_refused_does_not_come_back_in_its_epoch(epoch, coordinator):
     """broker-2 answers as the coordinator; then metadata, which may be of a broker that is behind, names broker-1."""

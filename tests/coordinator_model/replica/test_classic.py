@@ -238,6 +238,14 @@ def test_a_parked_sync_stops_its_session_from_ending_and_its_answer_starts_it_an
     assert story.play(24_000).facts("session-expired", "subject", "deadline_ms") == [("m2", deadline_ms)]
 
 
+def test_a_sync_that_waits_as_its_coordinator_wakes_starts_the_session_anew():
+    """m1 leads and sends nothing: its session, due at 11,000, ends at 15,000, and begins the phase that answers m2."""
+    story = joined_twice().join(5_000, "m1", 2, listed=["m1", "m2"]).join(5_000, "m2", 2).beat(6_000, "m2", 2)
+    story.silent(7_000, 15_000).sync(15_000, "m2", 2, error=27)
+    told = story.join(21_000, "m3", 3, listed=["m3"], asked="", parked_ms=5_900).play(24_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m1", 15_000), ("m2", 21_000)]
+
+
 def test_a_leaders_session_starts_with_a_followers_answer():
     """From a live broker's log: the leader's JoinGroup was applied, answered 15, and the phase ended after that."""
     story = joined_twice().join(5_900, "m1", 2, error=15, parked_ms=1_500).join(6_000, "m2", 2, leader="m1")
@@ -254,6 +262,14 @@ def test_who_is_not_on_the_leaders_list_was_dropped():
     told = story.beats("m1", 6_000, 8_000, generation=2).play(8_000)
     assert set(told.members) == {"m1"}
     assert told.facts("rebalance-timeout", "subject", "at_ms", "evidence") == [("m2", 5_000, "observed")]
+
+
+def test_a_leave_that_waits_for_a_write_explains_no_earlier_removal():
+    """m2 leaves 300 ms after it was left out. That is refused as part of an answer, which waits for a stalled write."""
+    story = joined_twice(poll_ms=1_000).join(5_000, "m1", 2, listed=["m1"]).record(5_040, 2, "m1")
+    story.sync(5_050, "m1", 2, leader=True).leave(10_300, "m2", error=15, parked_ms=5_000)
+    told = story.beats("m1", 6_000, 12_000, generation=2).play(12_000)
+    assert told.facts("rebalance-timeout", "subject", "at_ms") == [("m2", 5_000)]
 
 
 # ------------------------------------------------------------------------------------------------ static members

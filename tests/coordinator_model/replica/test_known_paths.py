@@ -45,6 +45,13 @@ def test_a_death_in_a_phase_held_by_a_pending_id_is_one_incident():
     assert told.facts("session-expired", "deadline_ms") == [(10_000,)]
 
 
+def test_a_group_that_is_empty_once_an_id_expires_had_lost_its_members_before():
+    """m3's id expires at 14,800, which empties the group. Another client is given an id before that is judged."""
+    story = stable("m1", "m2").beats("m1", 1_000, 4_000).beats("m2", 1_000, 6_000)
+    story.join(8_800, "m3", -1, error=79, asked="").record(14_800, 2).join(15_000, "m4", -1, error=79, asked="")
+    assert story.play(20_000).facts("session-expired", "subject", "deadline_ms") == [("m1", 10_000), ("m2", 12_000)]
+
+
 @pytest.mark.parametrize("answered_ms", [9_900, 10_990, 11_500])
 def test_a_late_join_answer_does_not_prolong_the_session(answered_ms):
     """pod-1's successor comes at 5,000, so its session ends at 11,000; a stalled write holds its answer back.

@@ -496,6 +496,10 @@ def test_a_classic_heartbeat_in_a_consumer_group_revives_nobody():
     assert (group["state"], group["generation"]) == ("Reconciling", 3)
 
 
+def test_an_answer_25_to_a_classic_member_of_a_consumer_group_begins_no_join_phase():
+    assert play(mixed().beat(10_500, "old", 2, error=25), 10_900).group["state"] == "Stable"
+
+
 def test_a_classic_members_join_does_not_move_the_epoch_of_a_consumer_group():
     story = mixed().epoch(9_003, 4).beat(9_500, "old", 2, error=27).join(9_800, "old", 3)
     group = play(story, 9_900).group

@@ -327,9 +327,14 @@ def test_a_restart_of_the_group_by_another_generation_judges_by_the_new_one():
     assert verdicts(story, 20_000) == [("m2", 15_000, 15_500, "inferred")]
 
 
-# what happens to c2, which is heard up to 4,000 and is answered 25 at 11,000 while nothing is written -> what is told
+# what happens to c2, which is heard up to 4,000 and refused (25, 69) at 11,000 while nothing is written -> what is told
 UNWRITTEN = {
     "its session has ended": (lambda s: s.hello(11_000, "c2", 2, 2, error=25), [("session-expired", "c2")]),
+    "it is answered 69 as it leaves: its end made the group classic": (
+        lambda s: s.hello(11_000, "c2", -1, -1, error=69),
+        [("session-expired", "c2")],
+    ),
+    "it is answered 69 as it joins": (lambda s: s.hello(11_000, "c2", 0, 0, error=69), []),
     "its session cannot have ended": (lambda s: s.hello(9_000, "c2", 2, 2, error=25), []),
     "another broker answers": (lambda s: s.hello(11_000, "c2", 2, 2, error=25, broker="broker-2"), []),
     "it had partitions to revoke": (
