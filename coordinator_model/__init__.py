@@ -14,9 +14,10 @@ The pipeline::
 * ``lag_tracker``     the lag of all groups of a capture
 * ``capture_replay``  replays a capture through the same shards
 
-Each imports only from those above it and from the modules that all share: ``events``, ``states``, ``thresholds``,
-``client``, ``membership``, ``group_report``, ``recreated``, and the two blocks of columns. ``decode`` and ``brokers``
-do not import each other, nor do ``replica`` and ``lag``. The layers are in ``pyproject.toml`` and are checked.
+Each imports only from those above it and from the modules that all share: ``events``, ``errors``, ``states``,
+``thresholds``, ``client``, ``membership``, ``group_report``, ``recreated``, and the two blocks of columns. ``decode``
+and ``brokers`` do not import each other, nor do ``replica`` and ``lag``. The layers are in ``pyproject.toml`` and are
+checked.
 
 The package is pure: it uses the standard library only, no clock and no I/O. All instants are epoch milliseconds of the
 coordinator's clock.

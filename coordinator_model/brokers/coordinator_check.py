@@ -13,14 +13,12 @@ topology (112, 130), and unexpected failures (-1). They prove nothing. Neither d
 from collections.abc import Mapping
 from enum import Enum
 
+from coordinator_model.errors import Error
 from coordinator_model.events import ConsumerHeartbeat, Event, Heartbeat, JoinAnswered, LeaveAnswered, SyncAnswered
 
-COORDINATOR_LOAD_IN_PROGRESS = 14
-COORDINATOR_NOT_AVAILABLE = 15
-NOT_COORDINATOR = 16
 WAITED_MS = 50
 """A refusal takes less time than this."""
-REFUSALS = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
+REFUSALS = frozenset({Error.COORDINATOR_LOAD_IN_PROGRESS, Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR})
 
 AFTER_CHECK: Mapping[type, frozenset[int]] = {
     Heartbeat: frozenset({0, 22, 25, 27, 82}),
@@ -63,7 +61,7 @@ def proof(event: Event, parked_ms: int, stalled_write_ms: int) -> Proof:
     error: int = event.error  # type: ignore[union-attr] # the event is an answer
     if error in REFUSALS:
         least_ms = WAITED_MS if isinstance(event, SyncAnswered) else stalled_write_ms
-        stalled = error == COORDINATOR_NOT_AVAILABLE and parked_ms >= least_ms
+        stalled = error == Error.COORDINATOR_NOT_AVAILABLE and parked_ms >= least_ms
         return Proof.NOTHING if stalled else Proof.REFUSES
     kind = type(event)
     if error not in AFTER_CHECK.get(kind, ()):

@@ -6,6 +6,7 @@ Refusals prove nothing about a group: Kafka answers them to anybody, for any gro
 such member; 79 gives an id to a stranger, who may never come back).
 """
 
+from coordinator_model.errors import HEARD
 from coordinator_model.events import (
     ClientPoll,
     ClientSeen,
@@ -22,7 +23,6 @@ from coordinator_model.replica.client_report import is_believed
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.replay import GroupEvent
 
-REBALANCE_IN_PROGRESS = 27
 UNKNOWN_GROUP = "unknown_group"
 NOT_BELIEVED = "reports_not_believed"
 PUSH_NOT_BELIEVED = "pushes_not_believed"
@@ -61,7 +61,7 @@ def makes_known(event: GroupEvent, *, loading: bool) -> bool:
             return not event.tombstone
         case Heartbeat():
             blind = loading and event.error == 0 and not event.kip848
-            return event.error in (0, REBALANCE_IN_PROGRESS) and not blind
+            return event.error in HEARD and not blind
         case JoinAnswered():
             return event.error == 0
         case ConsumerHeartbeat():

@@ -54,5 +54,5 @@ def has_loaded_since(replica: GroupReplica, event: JoinAnswered, context: Judgem
     member = replica.members.get(event.member_id)
     since_ms = replica.generation_since_ms
     restarted = event.arrival_ms > since_ms and any(reset.low_ms >= since_ms for reset in context.timer_resets)
-    restarted = restarted or replica.announced_by not in ("", event.broker)
+    restarted = restarted or replica.is_announced_elsewhere(event.broker)
     return restarted and (member is None or event.answer_ms > since_ms)

@@ -9,6 +9,7 @@ SyncGroup, or the record, makes the group Stable.
 from functools import partial
 from typing import Any
 
+from coordinator_model.errors import HEARD, Error
 from coordinator_model.events import Heartbeat, JoinAnswered, RecordRead, SyncAnswered, parked_ms
 from coordinator_model.replica import divergence, join_lines, recorded, rolled_back_replacement
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
@@ -31,13 +32,8 @@ from coordinator_model.replica.session_timer import JudgementContext, may_have_l
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import POLL_EXCEEDED, Cause, Evidence, GroupState, GroupType
 
-ILLEGAL_GENERATION = 22
-UNKNOWN_MEMBER_ID = 25
-REBALANCE_IN_PROGRESS = 27
-STALLED_WRITE = 15
-FENCED_INSTANCE_ID = 82
-NOT_WRITTEN = (-1, 15)
-ENDS_A_WAIT = (-1, STALLED_WRITE, REBALANCE_IN_PROGRESS)
+NOT_WRITTEN = (Error.UNKNOWN_SERVER_ERROR, Error.COORDINATOR_NOT_AVAILABLE)
+ENDS_A_WAIT = (*NOT_WRITTEN, Error.REBALANCE_IN_PROGRESS)
 """Answers to a parked SyncGroup with which the coordinator restarts its member's session timer, as it does with 0. The
 session may have ended meanwhile, which the coordinator ignored (``GroupMetadataManager.propagateAssignment``)."""
 
@@ -193,11 +189,11 @@ def _fill_from_record(replica: GroupReplica, member: Member, item: dict[str, Any
 def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> None:
     """Apply an answered heartbeat of either protocol; only 0 and 27 restart the session timer."""
     member = replica.members.get(event.member_id)
-    stalled = event.error == STALLED_WRITE and event.remote_ms >= context.thresholds.stalled_write_ms
+    stalled = event.error == Error.COORDINATOR_NOT_AVAILABLE and event.remote_ms >= context.thresholds.stalled_write_ms
     if stalled:
         note_parked_heartbeat(replica, event.member_id, event.applied_ms, event.applied_ms + event.remote_ms)
         return
-    if event.error not in (0, REBALANCE_IN_PROGRESS):
+    if event.error not in HEARD:
         if not event.kip848:
             _refused(replica, member, event)
         return
@@ -260,7 +256,7 @@ def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, 
         return  # a coordinator that loads the log answers 0 to any generation, even to one that was never stored
     member.generation = event.generation
     if not classic:
-        if event.error == REBALANCE_IN_PROGRESS:
+        if event.error == Error.REBALANCE_IN_PROGRESS:
             owe(member, event.applied_ms)
         return
     if event.generation > replica.generation:  # its JoinGroups came before telemetry, or their lines are missing
@@ -296,12 +292,12 @@ def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat) -> 
     A 22 for the newest generation, from a broker that did not announce it, shows that this broker has loaded the log,
     which lacks the generation. From the broker that announced it, it shows that a later generation has been formed.
     """
-    announced_elsewhere = replica.announced_by not in ("", event.broker) and event.generation == replica.generation
-    if event.error == ILLEGAL_GENERATION and announced_elsewhere and event.applied_ms > replica.generation_since_ms:
+    elsewhere = replica.is_announced_elsewhere(event.broker) and event.generation == replica.generation
+    if event.error == Error.ILLEGAL_GENERATION and elsewhere and event.applied_ms > replica.generation_since_ms:
         replica.revert_to_last_record(event.applied_ms)
-    elif event.error == ILLEGAL_GENERATION and _outlived_the_phase(replica, member, event):
+    elif event.error == Error.ILLEGAL_GENERATION and _outlived_the_phase(replica, member, event):
         join_phase.note_ended(replica, event.member_id)
-    if event.error != UNKNOWN_MEMBER_ID:
+    if event.error != Error.UNKNOWN_MEMBER_ID:
         return
     if member is not None:
         _unknown_member(replica, member, event.generation, event.applied_ms)
@@ -377,7 +373,7 @@ def _cut_ms(leave: Leave) -> int:
 def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> None:
     if event.generation != replica.generation:
         return
-    if event.error == REBALANCE_IN_PROGRESS:
+    if event.error == Error.REBALANCE_IN_PROGRESS:
         if event.applied_ms >= replica.state_since_ms:
             prepare_rebalance(replica, StateEvent.REBALANCE_IN_PROGRESS, event.applied_ms)
         elif replica.state is GroupState.PREPARING_REBALANCE:  # its line is late: it may be an earlier sign
@@ -431,12 +427,12 @@ def note_fenced(replica: GroupReplica, event: JoinAnswered | SyncAnswered, membe
     is reverted. If the newest one was written, it is not: this coordinator answered the leaves since then.
     """
     member = replica.members.get(member_id)
-    if event.error != FENCED_INSTANCE_ID or member is None or event.instance_id != member.instance_id:
+    if event.error != Error.FENCED_INSTANCE_ID or member is None or event.instance_id != member.instance_id:
         return
     if member.fenced_ms is None or member.fenced_ms < (member.session_from_ms or 0):
         member.fenced_ms = event.arrival_ms  # a later request of the fenced member says nothing new
     written = replica.recorded_generation == replica.generation
-    elsewhere = replica.announced_by not in ("", event.broker) and event.arrival_ms > replica.generation_since_ms
+    elsewhere = replica.is_announced_elsewhere(event.broker) and event.arrival_ms > replica.generation_since_ms
     if elsewhere and not written:
         replica.revert_to_last_record(event.arrival_ms)
 
@@ -487,16 +483,16 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
     _not_stored(replica, event)
     if member is None:
         return
-    if event.error == FENCED_INSTANCE_ID:
+    if event.error == Error.FENCED_INSTANCE_ID:
         rolled_back_replacement.revert_if_timed_out(replica, member, event)
     if event.error in ENDS_A_WAIT and _had_waited(replica, member, event, context):
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
         _wait_was_cut_off(replica, event)
-    elif event.error == REBALANCE_IN_PROGRESS and not context.waiting:
+    elif event.error == Error.REBALANCE_IN_PROGRESS and not context.waiting:
         _was_told_to_rejoin(replica, event)
-    if member.is_classic_among_consumers and event.error == REBALANCE_IN_PROGRESS:
+    if member.is_classic_among_consumers and event.error == Error.REBALANCE_IN_PROGRESS:
         owe(member, event.arrival_ms)
-    if event.error == UNKNOWN_MEMBER_ID and not member.in_kip848_group:
+    if event.error == Error.UNKNOWN_MEMBER_ID and not member.in_kip848_group:
         _unknown_member(replica, member, event.generation, event.answer_ms)
 
 
@@ -508,7 +504,7 @@ def _had_waited(replica: GroupReplica, member: Member, event: SyncAnswered, cont
     """
     due_ms = (member.session_from_ms or event.arrival_ms) + (member.session_timeout_ms or 0)
     paused = any(r.low_ms <= due_ms < event.arrival_ms <= (r.high_ms or event.arrival_ms) for r in context.timer_resets)
-    waits = event.error == REBALANCE_IN_PROGRESS and replica.state is GroupState.COMPLETING_REBALANCE and paused
+    waits = event.error == Error.REBALANCE_IN_PROGRESS and replica.state is GroupState.COMPLETING_REBALANCE and paused
     return parked_ms(event) > EARLY_MS or (waits and event.generation == replica.generation and member.awaiting_sync)
 
 
@@ -517,7 +513,7 @@ def _is_of_another_coordinators_generation(replica: GroupReplica, event: SyncAns
 
     It arrived there before the next coordinator announced the group's generation.
     """
-    elsewhere = replica.announced_by not in ("", event.broker) and event.generation == replica.generation
+    elsewhere = replica.is_announced_elsewhere(event.broker) and event.generation == replica.generation
     return elsewhere and event.arrival_ms < replica.generation_since_ms
 
 
@@ -527,7 +523,7 @@ def _wait_was_cut_off(replica: GroupReplica, event: SyncAnswered) -> None:
     If a session was due earlier, it did not begin the phase, or a busy coordinator ran its timer late.
     """
     its_own = replica.type is GroupType.CLASSIC and event.generation == replica.generation
-    if its_own and event.error == REBALANCE_IN_PROGRESS and replica.state is GroupState.COMPLETING_REBALANCE:
+    if its_own and event.error == Error.REBALANCE_IN_PROGRESS and replica.state is GroupState.COMPLETING_REBALANCE:
         prepare_rebalance(replica, StateEvent.REBALANCE_IN_PROGRESS, event.answer_ms)
         replica.phase.began_after_ms = max(replica.phase.began_after_ms, event.answer_ms - CUT_MS)
 

@@ -189,6 +189,10 @@ class GroupReplica:
         elif change.evidence is Evidence.OBSERVED:
             self.state_evidence = change.evidence
 
+    def is_announced_elsewhere(self, broker: str) -> bool:
+        """Tell whether another broker is known to have announced the generation."""
+        return self.announced_by not in ("", broker)
+
     def note_stall(self, answer_ms: int) -> None:
         """Note that a write was still stalled just before an instant, at which the requests behind it were answered."""
         self.stalled_ms = max(self.stalled_ms or 0, answer_ms)

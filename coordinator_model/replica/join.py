@@ -5,14 +5,11 @@ A JoinGroup that was refused may have been applied nevertheless: if it waited fo
 only its answer was lost.
 """
 
+from coordinator_model.errors import Error
 from coordinator_model.events import JoinAnswered
 from coordinator_model.replica import answering_coordinator, join_lines, recorded, rolled_back_replacement
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL
 from coordinator_model.replica.classic import (
-    FENCED_INSTANCE_ID,
-    REBALANCE_IN_PROGRESS,
-    STALLED_WRITE,
-    UNKNOWN_MEMBER_ID,
     came_back_if_new,
     drop_unlisted,
     is_gone,
@@ -37,7 +34,6 @@ from coordinator_model.replica.session_timer import JudgementContext, touches_ms
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
-MEMBER_ID_REQUIRED = 79
 PENDING_VERSION = 4
 """From this version of JoinGroup on, a dynamic newcomer is given its id first (79, KIP-394)."""
 UUID_CHARS = 36
@@ -201,11 +197,11 @@ def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementConte
     note_fenced(replica, event, event.request_member_id)
     _was_replaced_in_turn(replica, event, context)
     _joins_behind_a_stalled_write(replica, event, context)
-    if event.error == UNKNOWN_MEMBER_ID:
+    if event.error == Error.UNKNOWN_MEMBER_ID:
         join_phase.note_refused_newcomer(replica, event)
         _note_unknown(replica, event)
         _remove_if_empty(replica, event, context)
-    if event.error == MEMBER_ID_REQUIRED and event.member_id:
+    if event.error == Error.MEMBER_ID_REQUIRED and event.member_id:
         _forget_expired_ids(replica, event.answer_ms)
         replica.pending[event.member_id] = PendingMember(event.answer_ms, event.answer_ms + event.session_timeout_ms)
 
@@ -243,8 +239,8 @@ def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: J
     part in a join phase waits for that, so the phase had begun by its arrival.
     """
     newcomer = event.instance_id is not None and not event.request_member_id and event.member_id
-    waited = event.error == REBALANCE_IN_PROGRESS and event.answer_ms > event.arrival_ms
-    if not newcomer or not (event.error == FENCED_INSTANCE_ID or waited):
+    waited = event.error == Error.REBALANCE_IN_PROGRESS and event.answer_ms > event.arrival_ms
+    if not newcomer or not (event.error == Error.FENCED_INSTANCE_ID or waited):
         return
     former = _former_members(replica, event)
     if any((m.joined_ms or 0) > event.arrival_ms for m in former):
@@ -254,7 +250,7 @@ def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: J
     _replace_static(replica, event, context)
     member = member_of(replica, event.member_id, event.arrival_ms)
     member.instance_id = event.instance_id
-    if event.error == FENCED_INSTANCE_ID:
+    if event.error == Error.FENCED_INSTANCE_ID:
         member.fenced_ms, member.replaced_ms = event.arrival_ms, event.answer_ms
     _fill_from_join(member, event)
     if replica.type is GroupType.CLASSIC and event.arrival_ms >= replica.generation_since_ms:
@@ -283,7 +279,7 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
     (``GroupMetadataManager.expireClassicGroupMemberHeartbeat``).
     """
     waited_ms = event.answer_ms - event.arrival_ms
-    if event.error != STALLED_WRITE or waited_ms < context.thresholds.stalled_write_ms:
+    if event.error != Error.COORDINATOR_NOT_AVAILABLE or waited_ms < context.thresholds.stalled_write_ms:
         return
     replica.note_stall(event.answer_ms)
     former = _former_members(replica, event) if event.instance_id is not None else []

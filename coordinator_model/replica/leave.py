@@ -3,8 +3,9 @@
 Kafka's side is ``GroupMetadataManager.classicGroupLeave``.
 """
 
+from coordinator_model.errors import Error
 from coordinator_model.events import LeaveAnswered
-from coordinator_model.replica.classic import STALLED_WRITE, UNKNOWN_MEMBER_ID, poll_departure, prepare_rebalance
+from coordinator_model.replica.classic import poll_departure, prepare_rebalance
 from coordinator_model.replica.group import GroupReplica, Leave
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.leaves import CUT_MS, is_known_leave, leave_cause, remember_leave
@@ -19,8 +20,8 @@ def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext
 
     If it waited and was answered 15, it was applied too: only its answer was lost behind a stalled write.
     """
-    lost = event.error == STALLED_WRITE and event.remote_ms >= context.thresholds.stalled_write_ms
-    if event.error == UNKNOWN_MEMBER_ID:
+    lost = event.error == Error.COORDINATOR_NOT_AVAILABLE and event.remote_ms >= context.thresholds.stalled_write_ms
+    if event.error == Error.UNKNOWN_MEMBER_ID:
         _not_in_the_generation(replica, event, context)
     if (event.error != 0 and not lost) or is_known_leave(replica, event.member_id, event.applied_ms):
         return

@@ -7,10 +7,9 @@ show what became of the group. Only these lines show that a member lives, and th
 from dataclasses import replace
 
 from coordinator_model.brokers.coordinator_check import REFUSALS
+from coordinator_model.errors import Error
 from coordinator_model.events import ConsumerHeartbeat
 from coordinator_model.replica.classic import (
-    STALLED_WRITE,
-    UNKNOWN_MEMBER_ID,
     is_gone,
     poll_departure,
     record_heartbeat,
@@ -31,7 +30,6 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause, Evidence
 
 LEAVE_EPOCH = -1
-GROUP_ID_NOT_FOUND = 69
 ASKING_MS = 300_000
 """How long a client's first request to join is remembered while no coordinator accepts it."""
 
@@ -41,11 +39,11 @@ def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, context: Judgemen
     waited = event.remote_ms >= context.thresholds.stalled_write_ms
     if waited and event.error == 0:  # the stall ended in time
         replica.note_stall(event.applied_ms + event.remote_ms)
-    if waited and event.error == STALLED_WRITE:
+    if waited and event.error == Error.COORDINATOR_NOT_AVAILABLE:
         _behind_a_stalled_write(replica, event, context)
     elif event.error in REFUSALS:
         _to_no_coordinator(replica, event)
-    elif (event.error == UNKNOWN_MEMBER_ID and event.request_epoch > 0) or _is_of_no_such_group(event):
+    elif (event.error == Error.UNKNOWN_MEMBER_ID and event.request_epoch > 0) or _is_of_no_such_group(event):
         _not_a_member(replica, event, context)
     elif event.error == 0 and event.request_epoch == LEAVE_EPOCH:
         _leave(replica, event, context)
@@ -58,7 +56,7 @@ def _is_of_no_such_group(event: ConsumerHeartbeat) -> bool:
 
     The coordinator had removed its last KIP-848 member, and made the group classic.
     """
-    return event.error == GROUP_ID_NOT_FOUND and event.request_epoch not in (0, STATIC_LEAVE_EPOCH)
+    return event.error == Error.GROUP_ID_NOT_FOUND and event.request_epoch not in (0, STATIC_LEAVE_EPOCH)
 
 
 def _not_a_member(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementContext) -> None:

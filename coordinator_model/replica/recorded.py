@@ -91,7 +91,7 @@ def was_written_by_another(replica: GroupReplica, broker: str, context: Judgemen
 
     Then the coordinator is deposed, though nobody has said so: metadata still names it. It knows an earlier generation.
     """
-    elsewhere = replica.announced_by not in ("", broker) and replica.recorded_generation is None
+    elsewhere = replica.is_announced_elsewhere(broker) and replica.recorded_generation is None
     loads = (reset for reset in context.timer_resets if reset.may_load)
     since = (r for r in loads if r.high_ms is None or r.high_ms > replica.generation_since_ms)
     return broker == context.broker and elsewhere and next(since, None) is None

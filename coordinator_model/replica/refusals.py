@@ -12,6 +12,7 @@ SyncGroup ends these refusals.
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from coordinator_model.errors import Error
 from coordinator_model.events import (
     CommitRefused,
     ConsumerHeartbeat,
@@ -26,21 +27,23 @@ from coordinator_model.replica.notes import Refusal
 from coordinator_model.replica.removals.join_phase import newcomer_waited
 from coordinator_model.states import GroupType
 
-JOIN_REFUSALS = {
-    23: "INCONSISTENT_GROUP_PROTOCOL",
-    24: "INVALID_GROUP_ID",
-    26: "INVALID_SESSION_TIMEOUT",
-    30: "GROUP_AUTHORIZATION_FAILED",
-    81: "GROUP_MAX_SIZE_REACHED",
-    111: "UNRELEASED_INSTANCE_ID",
-    112: "UNSUPPORTED_ASSIGNOR",
-    128: "INVALID_REGULAR_EXPRESSION",
-}
-MEMBER_REFUSALS = frozenset({23, 30})
+JOIN_REFUSALS = frozenset(
+    {
+        Error.INCONSISTENT_GROUP_PROTOCOL,
+        Error.INVALID_GROUP_ID,
+        Error.INVALID_SESSION_TIMEOUT,
+        Error.GROUP_AUTHORIZATION_FAILED,
+        Error.GROUP_MAX_SIZE_REACHED,
+        Error.UNRELEASED_INSTANCE_ID,
+        Error.UNSUPPORTED_ASSIGNOR,
+        Error.INVALID_REGULAR_EXPRESSION,
+    }
+)
+MEMBER_REFUSALS = frozenset({Error.INCONSISTENT_GROUP_PROTOCOL, Error.GROUP_AUTHORIZATION_FAILED})
 """Those of the above that are also answers to a member's Heartbeat or SyncGroup."""
-FENCINGS = {22: "ILLEGAL_GENERATION", 25: "UNKNOWN_MEMBER_ID", 82: "FENCED_INSTANCE_ID", 110: "FENCED_MEMBER_EPOCH"}
-UNKNOWN_MEMBER_ID = 25
-MEMBER_ID_REQUIRED = 79
+FENCINGS = frozenset(
+    {Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID, Error.FENCED_INSTANCE_ID, Error.FENCED_MEMBER_EPOCH}
+)
 REPEATED = 3
 """This many refusals of one client with one error are no accident."""
 MAX_NAMED = 16
@@ -101,9 +104,9 @@ def is_idle(replica: GroupReplica, event: object) -> bool:
     match event:
         case Heartbeat() | SyncAnswered():
             return event.error in FENCINGS and not _is_known(replica, event.member_id)
-        case JoinAnswered(error=error) if error == MEMBER_ID_REQUIRED:
+        case JoinAnswered(error=Error.MEMBER_ID_REQUIRED):
             return not any(member.instance_id for member in replica.members.values())  # the new member may succeed one
-        case JoinAnswered(error=error) if error == UNKNOWN_MEMBER_ID:
+        case JoinAnswered(error=Error.UNKNOWN_MEMBER_ID):
             removes = replica.type is GroupType.CONSUMER and not replica.members  # see ``join._remove_if_empty``
             return not removes and not newcomer_waited(event)  # the join phase went on without it
         case JoinAnswered() | ConsumerHeartbeat():
@@ -170,7 +173,7 @@ def refused_as_member(replica: GroupReplica, member: Member) -> str | None:
     for refusal in replica.refused.values():
         own = _is_of_a_member(refusal) and refusal.member_id == member.member_id
         if own and refusal.last_ms > (member.session_from_ms or 0):
-            return f"{JOIN_REFUSALS[refusal.error]} ({refusal.error})"
+            return f"{Error(refusal.error).name} ({refusal.error})"
     return None
 
 

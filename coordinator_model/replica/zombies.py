@@ -9,6 +9,7 @@ clients choose their ids.
 librdkafka names no member once it has left, only the generation: it is known by its connection (tried with 2.x).
 """
 
+from coordinator_model.errors import Error
 from coordinator_model.events import CommitRefused
 from coordinator_model.membership import partitions_of
 from coordinator_model.replica.group import GroupReplica
@@ -16,7 +17,6 @@ from coordinator_model.replica.member import Member
 from coordinator_model.replica.notes import Zombie
 from coordinator_model.replica.refusals import MAX_NAME, MAX_NAMED, REFUSAL_MEMORY_MS
 
-ILLEGAL_GENERATION = 22
 MAX_PARTITIONS = 64
 """Partitions kept of one client."""
 OTHERS = "others"
@@ -71,7 +71,7 @@ def _add(replica: GroupReplica, key: str, new: Zombie) -> None:
 
 def _lost(replica: GroupReplica, event: CommitRefused) -> list[tuple[str, int]]:
     """Return the refused partitions that the sender no longer has."""
-    if event.error != ILLEGAL_GENERATION:
+    if event.error != Error.ILLEGAL_GENERATION:
         return list(event.partitions)
     others = {
         partition

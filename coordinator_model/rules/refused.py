@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from coordinator_model.errors import Error
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.notes import Refusal
-from coordinator_model.replica.refusals import FENCINGS, JOIN_REFUSALS, REFUSAL_MEMORY_MS
+from coordinator_model.replica.refusals import JOIN_REFUSALS, REFUSAL_MEMORY_MS
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
@@ -67,7 +68,7 @@ def _finding(replica: GroupReplica, context: JudgementContext, refusal: Refusal,
     error, count, first_ms, _, last_ms, client_id, client_host, member_id, instance_id = refusal
     joining = error in JOIN_REFUSALS
     as_member = joining and member_id is not None
-    name = JOIN_REFUSALS.get(error) or FENCINGS[error]
+    name = Error(error).name
     rule = JOIN_REFUSED if joining else MEMBER_FENCED
     about, who = about_group(replica, context), _name_of(refusal)
     life = OTHERS if refusal.is_of_others else error

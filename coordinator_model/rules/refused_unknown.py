@@ -8,8 +8,9 @@ groups it names, and one for all clients beyond the first few.
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
+from coordinator_model.errors import Error
 from coordinator_model.events import ConsumerHeartbeat, JoinAnswered
-from coordinator_model.replica.refusals import JOIN_REFUSALS, MAX_NAME, REFUSAL_MEMORY_MS, REPEATED
+from coordinator_model.replica.refusals import MAX_NAME, REFUSAL_MEMORY_MS, REPEATED
 from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.refused import JOIN_REFUSED, OTHERS
 from coordinator_model.states import Cause, Evidence
@@ -77,7 +78,7 @@ def judge(watch: "BrokerWatch", _broker: str, _thresholds: Thresholds) -> list[F
 
 def _finding(client: RefusedClient, repeated_ms: int) -> Finding:
     error, client_id, principal = client.error, client.client_id, client.principal
-    name = JOIN_REFUSALS[error]
+    name = Error(error).name
     who = OTHERS if client_id is None else f"{client_id or 'unknown client'} ({principal or 'unknown principal'})"
     named = ", ".join(group or "one without an id" for group in client.groups)
     more = " and others" if len(client.groups) == MAX_GROUPS_NAMED else ""

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
+from coordinator_model.errors import Error
 from coordinator_model.membership import partitions_of
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.notes import Zombie
-from coordinator_model.replica.refusals import FENCINGS
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
@@ -37,7 +37,7 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]
 
 
 def _finding(replica: GroupReplica, context: JudgementContext, zombie: Zombie) -> Finding:
-    name = FENCINGS[zombie.error]
+    name = Error(zombie.error).name
     unnamed = zombie.client_id is None
     client = f"{zombie.client_id or 'unknown client'} on {zombie.client_host}"
     subject = zombie.instance_id or zombie.member_id or ("other clients" if unnamed else client)

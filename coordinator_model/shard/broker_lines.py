@@ -6,8 +6,9 @@ answer that metadata disputes is applied, but it moves no clock.
 
 from coordinator_model.brokers.blindness import CLOCK_STEPPED
 from coordinator_model.brokers.broker_clock import CoordinatorTracker
-from coordinator_model.brokers.coordinator_check import COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, Proof, proof
+from coordinator_model.brokers.coordinator_check import Proof, proof
 from coordinator_model.brokers.line_clocks import Step
+from coordinator_model.errors import HEARD, Error
 from coordinator_model.events import (
     Answer,
     BrokerLine,
@@ -82,7 +83,7 @@ class BrokerLines:
         if proven is not Proof.REFUSES and self._clock.is_deposed(event.broker, at_ms, thresholds):
             self._deposed(event, proven)
             return
-        if event.error == NOT_COORDINATOR and event.broker == self._clock.coordinator:
+        if event.error == Error.NOT_COORDINATOR and event.broker == self._clock.coordinator:
             self._clock.former.clear()
             had_led = self._clock.last_answer_ms >= self._clock.coordinator_since_ms
             self._clock.leadership.resign(event.broker, at_ms, had_led=had_led)
@@ -100,7 +101,7 @@ class BrokerLines:
             # what was read before came from the deposed coordinator, unless it contradicted metadata
             self._events.taken_over(at_ms, at_ms, claimed)
         self._schedule.judge_due(self._clock.progress_ms)
-        if isinstance(event, Heartbeat) and event.error in (0, 27):
+        if isinstance(event, Heartbeat) and event.error in HEARD:
             self._schedule.prove(at_ms, event.arrival_ms)
             if self._fast_path.take(iter((fast_row(event),))):
                 return  # it was not on the fast path only because a verdict was due first
@@ -113,7 +114,7 @@ class BrokerLines:
         """
         remote_ms = event.remote_ms if isinstance(event, Heartbeat | ConsumerHeartbeat) else parked_ms(event)
         proven = proof(event, remote_ms, self._groups.settings.thresholds.stalled_write_ms)
-        stalled = event.error == COORDINATOR_NOT_AVAILABLE and proven is Proof.NOTHING
+        stalled = event.error == Error.COORDINATOR_NOT_AVAILABLE and proven is Proof.NOTHING
         return Proof.COORDINATES if stalled and self._clock.coordinator is None else proven
 
     def _deposed(self, event: Answer, proven: Proof) -> None:
@@ -173,7 +174,7 @@ class BrokerLines:
         self._groups.outputs.count("disputed")
         if not isinstance(event, Heartbeat):
             self._events.apply(event)
-        elif event.error in (0, 27):
+        elif event.error in HEARD:
             self._events.disputed(event)
 
     def named(self, event: LeaderNamed) -> None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from coordinator_model.decode.source_row import SourceRow
 from coordinator_model.decode.telemetry.fields import LATEST_MS
 from coordinator_model.decode.telemetry.instants import instants
+from coordinator_model.errors import HEARD
 from coordinator_model.events import TELEMETRY_RANK, Event, Heartbeat
 
 MAX_MEMBERS = 250_000
@@ -22,8 +23,6 @@ MAX_BYTES = 256 * 1024 * 1024
 """Lines remembered, in bytes, because ids may be 32 KB long. If there are more, all are forgotten too."""
 MAX_LINE_BYTES = 8 * 1024
 """A longer line is parsed each time."""
-ACCEPTED = (0, 27)
-"""Only answers to members are remembered. Anybody may send heartbeats that are refused, under any number of ids."""
 _NUMBER = rb"(?:0|[1-9]\d{0,8}+)\.\d{1,20}+"
 _TIME = b"(" + _NUMBER + b")"
 # No exponents: Java writes them only below a microsecond, which is finer than Kafka's clock, and beyond three hours.
@@ -110,10 +109,13 @@ class HeartbeatLines:
         return tuple.__new__(Heartbeat, where + what + times)
 
     def learn(self, row: SourceRow, events: list[Event]) -> None:
-        """Remember a parsed line, if it is a heartbeat in the form in which Kafka writes them."""
+        """Remember a parsed line, if it is an accepted heartbeat in the form in which Kafka writes them.
+
+        Anybody may send heartbeats that are refused, under any number of ids.
+        """
         if len(events) != 1 or type(said := events[0]) is not Heartbeat or (value := row.value) is None:
             return
-        if said.error not in ACCEPTED or len(value) > MAX_LINE_BYTES:
+        if said.error not in HEARD or len(value) > MAX_LINE_BYTES:
             return
         middle = value.find(b',"clientId":')
         times = value.find(b',"totalTimeMs":', middle)

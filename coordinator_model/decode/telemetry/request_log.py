@@ -33,6 +33,7 @@ from coordinator_model.decode.telemetry.pushed_metrics import (
     unread,
 )
 from coordinator_model.decode.telemetry.shipped import NOT_A_LINE, PREFIX
+from coordinator_model.errors import Error
 from coordinator_model.events import (
     TELEMETRY_RANK,
     ClientSeen,
@@ -51,14 +52,13 @@ PROBE_CLIENT_ID = "group-monitor-probe"
 PROBE_STATE_PREFIX = "probe-"
 PROBE_ASKED_PREFIX = "asked-"
 PUSH_TELEMETRY = "PUSH_TELEMETRY"
-INVALID_GROUP_ID = 24
 GROUP_KEY = 0
 """The key type of a ``FindCoordinator`` request that asks for a group's coordinator."""
 MAX_ASKED = 64
 MAX_PROBE_DIGITS = 18
 """This many digits fit into an int64. Anybody may send this request, and Python refuses to read 4,300 digits."""
 
-REFUSED_COMMITS = frozenset({22, 25, 82})
+REFUSED_COMMITS = frozenset({Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID, Error.FENCED_INSTANCE_ID})
 """ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID: the sender is no longer the member that it names. 27 is
 not among them: it tells a current member to rejoin first."""
 MAX_REFUSED_PARTITIONS = 64
@@ -163,7 +163,7 @@ def _events(line: _Line) -> list[Event]:
 
 def _asks_to_join_nothing(event: Event) -> bool:
     """Tell whether a client was refused because it names no group (24)."""
-    return isinstance(event, JoinAnswered) and event.error == INVALID_GROUP_ID
+    return isinstance(event, JoinAnswered) and event.error == Error.INVALID_GROUP_ID
 
 
 def _heartbeat(line: _Line) -> list[Event]:
