@@ -260,7 +260,7 @@ class CoordinatorTracker:
         if silent or not self.former.note_answer(broker, line_ms):
             return False
         for move in self.timer_resets[-1:]:
-            move.went_on = move.went_on or move.cause is Cause.COORDINATOR_MOVED
+            move.went_on = move.went_on or move.is_move
         return True
 
     def probed(
@@ -400,8 +400,8 @@ class CoordinatorTracker:
         self.listeners.join(name)
         self._clock(name).line_ms = max(self._clock(other).line_ms for other in pair)
         self.coordinator, self.last_answer_ms = name, max(self.last_answer_ms, self.listeners.last_ms)
-        moves = [r for r in self.timer_resets if r.cause is Cause.COORDINATOR_MOVED and r.broker in pair]
-        never = [r for r in moves if r.high_ms is None or r.high_ms >= first_ms]
+        moves = [r for r in self.timer_resets if r.is_move and r.broker in pair]
+        never = [r for r in moves if r.may_come_after(first_ms)]
         self.timer_resets = [r for r in self.timer_resets if r not in never]
 
     def _move(self, broker: str, at_ms: int, thresholds: Thresholds) -> None:

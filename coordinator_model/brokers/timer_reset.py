@@ -37,6 +37,15 @@ class TimerReset:
     """Only of a move: the former coordinator's last answer about the shard before it, whatever that answer proved."""
 
     @property
+    def is_move(self) -> bool:
+        """Whether another broker became the coordinator."""
+        return self.cause is Cause.COORDINATOR_MOVED
+
+    def may_come_after(self, at_ms: int) -> bool:
+        """Tell whether the timers may have restarted at an instant or later."""
+        return self.high_ms is None or self.high_ms >= at_ms
+
+    @property
     def may_load(self) -> bool:
         """Whether the coordinator has to load the groups before it can answer for them."""
         return self.cause is not Cause.UNKNOWN and self.woke_ms is None

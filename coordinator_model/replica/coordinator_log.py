@@ -165,7 +165,7 @@ def _is_void(logged: LoggedRemoval, departure: Departure, context: JudgementCont
 
     Then the broker that wrote the line was deposed, or lost what it had not written: the line had no effect.
     """
-    moves = [r for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED]
+    moves = [r for r in context.timer_resets if r.is_move]
     loads = [r for r in moves if r.low_ms <= departure.gone_ms]
     return bool(loads) and (loads[-1].low_ms > logged.at_ms or loads[-1].broker != logged.broker)
 

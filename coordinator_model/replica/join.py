@@ -105,7 +105,7 @@ def _restart_unanswered(replica: GroupReplica, at_ms: int, context: JudgementCon
     It does not if another coordinator has loaded the group since: that coordinator knows nothing of these JoinGroups.
     """
     phase = replica.phase
-    loads = (r for r in context.timer_resets if r.may_load and (r.high_ms is None or r.high_ms >= phase.began_after_ms))
+    loads = (r for r in context.timer_resets if r.may_load and r.may_come_after(phase.began_after_ms))
     if next(loads, None) is None:
         for member in (m for m in replica.members.values() if m.member_id in phase.unanswered):
             member.timer_reset_ms = max(member.timer_reset_ms or 0, at_ms)

@@ -49,4 +49,4 @@ def may_be_missing(replica: GroupReplica, since_ms: int, context: JudgementConte
 
 def _may_hide(reset: TimerReset, since_ms: int) -> bool:
     """Tell whether a timer reset since an instant may have hidden the beginning of a generation."""
-    return reset.cause is not Cause.UNKNOWN and (reset.high_ms is None or reset.high_ms >= since_ms)
+    return reset.cause is not Cause.UNKNOWN and reset.may_come_after(since_ms)

@@ -114,8 +114,7 @@ def session_timeout_ms(member: Member, context: JudgementContext) -> int | None:
 def gone_by_ms(member: Member, context: JudgementContext) -> int | None:
     """Return when the coordinator answered that it does not know a member (25), unless another has taken over since."""
     if member.unknown_ms is None or any(
-        r.cause is Cause.COORDINATOR_MOVED and (r.high_ms is None or r.high_ms > member.unknown_ms)
-        for r in context.timer_resets
+        r.is_move and (r.high_ms is None or r.high_ms > member.unknown_ms) for r in context.timer_resets
     ):
         return None
     return member.unknown_ms
@@ -162,7 +161,7 @@ def unheard_since(member: Member, timer_resets: Sequence[TimerReset]) -> list[Ti
 
 def moves_since_heard(member: Member, context: JudgementContext) -> list[TimerReset]:
     """Return the moves of the coordinator since which the member has neither been heard nor joined, newest first."""
-    return [r for r in unheard_since(member, context.timer_resets) if r.cause is Cause.COORDINATOR_MOVED]
+    return [r for r in unheard_since(member, context.timer_resets) if r.is_move]
 
 
 def is_heard(member: Member, timer_resets: Sequence[TimerReset]) -> bool:
@@ -181,7 +180,7 @@ def _heard_from_ms(reset: TimerReset) -> float:
     if not reset.may_load or (reset.cause is Cause.COORDINATOR_PAUSE and reset.blind_ms is None):
         return reset.low_ms
     if reset.high_ms is None:
-        unheard = reset.blind_ms is not None or reset.cause is Cause.COORDINATOR_MOVED
+        unheard = reset.blind_ms is not None or reset.is_move
         return inf if unheard else reset.low_ms
     word_ms = reset.word_ms if reset.word_ms < reset.high_ms else 0
     # a broker that may be loading accepts any heartbeat, until its first certain answer
@@ -221,7 +220,7 @@ def _is_claim_confirmed(member: Member, context: JudgementContext) -> bool:
     A heartbeat is disputed if metadata named another broker as the coordinator when it was accepted. If no coordinator
     was known before it, the first one that became known had accepted it.
     """
-    moves = [reset for reset in context.timer_resets if reset.cause is Cause.COORDINATOR_MOVED]
+    moves = [reset for reset in context.timer_resets if reset.is_move]
     if member.claimed_ms is None or not context.broker:
         return False
     return moves[-1].low_ms <= member.claimed_ms if moves else member.claimed_ms <= context.covered_since_ms
@@ -400,7 +399,7 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
         lasts_ms = _timeout_after_ms(member, reset, timeout_ms, context)
         ends.append((low_ms + lasts_ms, high_ms + lasts_ms, reset))
         since_ms = min(since_ms, low_ms)
-        if reset.cause is Cause.COORDINATOR_MOVED:
+        if reset.is_move:
             break  # the new coordinator knows nothing of the timers before it
     else:
         session_from_ms = member.session_from_ms
@@ -425,7 +424,7 @@ def loaded_by_ms(reset: TimerReset, departure: Departure) -> int:
     """
     by_ms, phase = departure.removed_ms if reset.high_ms is None else reset.high_ms, departure.phase
     first_ms = None if phase.joins.skipped or phase.ended is None else phase.joins.first_ms
-    moved = reset.cause is Cause.COORDINATOR_MOVED and reset.broker == departure.answered_by
+    moved = reset.is_move and reset.broker == departure.answered_by
     ended_since = phase.ended is not None and phase.ended.at_ms > reset.low_ms
     return min(by_ms, first_ms) if moved and ended_since and first_ms is not None else by_ms
 

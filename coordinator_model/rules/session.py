@@ -290,7 +290,7 @@ def _only_its_session_ended(replica: GroupReplica, member: Member, resets: Seque
     That coordinator had loaded the member. The member is dynamic, so no other member replaced it, and no leave was
     seen. No join phase dropped it, because the one in progress has not lasted long enough.
     """
-    moved = len(resets) == 1 and resets[0].cause is Cause.COORDINATOR_MOVED and resets[0].high_ms is not None
+    moved = len(resets) == 1 and resets[0].is_move and resets[0].high_ms is not None
     loaded = _was_loaded(replica, member) and member.generation == replica.generation and member.instance_id is None
     limit_ms = max((m.rebalance_timeout_ms or 0 for m in replica.members.values()), default=0)
     rejoining = replica.state is GroupState.PREPARING_REBALANCE and gone_ms < replica.phase.began_after_ms + limit_ms
@@ -344,7 +344,7 @@ def _would_have_emptied(replica: GroupReplica, member: Member, gone_ms: int) -> 
 def _is_dated(resets: Sequence[TimerReset]) -> bool:
     """Tell whether sessions restarted exactly once, because another coordinator loaded the group, at a known time."""
     move = resets[0]
-    moved = len(resets) == 1 and move.cause is Cause.COORDINATOR_MOVED and not move.went_on
+    moved = len(resets) == 1 and move.is_move and not move.went_on
     return moved and move.high_ms is not None and move.high_ms - move.low_ms <= DATED_MS
 
 

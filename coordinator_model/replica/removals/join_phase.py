@@ -15,7 +15,7 @@ from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, phase_limit_ms, unreported_phase
 from coordinator_model.replica.removals.phases import NEWCOMER, EndedPhase, JoinPhase, JoinsSeen, PhaseEnd, PhaseStart
 from coordinator_model.replica.session_timer import JudgementContext
-from coordinator_model.states import Cause, GroupState
+from coordinator_model.states import GroupState
 
 NEW_MEMBER_MS = 300_000
 """The longest that a newcomer's JoinGroup waits for the phase to end (``classicGroupNewMemberJoinTimeoutMs``)."""
@@ -74,7 +74,7 @@ def note_join_as_it_moved(replica: GroupReplica, event: JoinAnswered, context: J
     When metadata names that coordinator, the group is taken to be as the log has it (``advance.take_over``). But the
     coordinator had loaded the group before, and the phase may have begun since.
     """
-    moves = [r for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED and r.broker == event.broker]
+    moves = [r for r in context.timer_resets if r.is_move and r.broker == event.broker]
     for phase in [replica.phase, *_unjudged_phases(replica, event.generation)]:
         for move in moves:
             unknown = move.high_ms is None or phase.began_after_ms <= move.high_ms
@@ -179,15 +179,15 @@ def _surely_timed_out(replica: GroupReplica, phase: EndedPhase, context: Judgeme
     starts = [(start.at_ms, max(limit_ms, start.timeout_ms or 0))]
     ends_ms = [_session_end_ms(member) for member in replica.members.values() if member.session_timeout_ms]
     starts += [(at_ms, limit_ms) for at_ms in ends_ms if phase.began_after_ms <= at_ms < start.at_ms]
-    sure = [(at_ms, lasts_ms) for at_ms, lasts_ms in starts if not _was_disturbed(context, at_ms)]
+    sure = [(at_ms, lasts_ms) for at_ms, lasts_ms in starts if not was_disturbed(context, at_ms)]
     if any(-EARLY_MS <= phase.removed_ms - at_ms - lasts_ms <= LATE_MS for at_ms, lasts_ms in sure):
         return True
     return starts[0] in sure and bool(_unknown_while_alive(replica, phase, phase.removed_ms))
 
 
-def _was_disturbed(context: JudgementContext, since_ms: int) -> bool:
+def was_disturbed(context: JudgementContext, since_ms: int) -> bool:
     """Tell whether the coordinator changed, or lines were lost, since an instant."""
-    return any(r.woke_ms is None and (r.high_ms is None or r.high_ms >= since_ms) for r in context.timer_resets)
+    return any(r.woke_ms is None and r.may_come_after(since_ms) for r in context.timer_resets)
 
 
 def _unknown_while_alive(replica: GroupReplica, phase: EndedPhase, since_ms: int) -> list[Member]:

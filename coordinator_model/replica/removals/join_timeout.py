@@ -2,6 +2,7 @@
 
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, ROUNDED_MS
+from coordinator_model.replica.removals.join_phase import was_disturbed
 from coordinator_model.replica.removals.leaves import CUT_MS
 from coordinator_model.replica.removals.phase_timeout import possible_ends_ms
 from coordinator_model.replica.removals.sync_timeout import first_sync_deadline_ms
@@ -130,8 +131,7 @@ def _outlasted_its_timeout(together: Together) -> bool:
     joined_in_time = joins.first_ms is not None and joins.first_ms <= last_ms
     if not joins.skipped and (joined_in_time or not phase.static_in):
         return False
-    resets = together.context.timer_resets
-    return not any(r.woke_ms is None and (r.high_ms is None or r.high_ms >= start.at_ms) for r in resets)
+    return not was_disturbed(together.context, start.at_ms)
 
 
 def _waited_to_its_timeout(case: Case, end_ms: int | None) -> bool:

@@ -255,7 +255,7 @@ def _until_it_was_unknown(departure: Departure, context: JudgementContext) -> Ju
     member, session_ms = departure.member, session_timeout_ms(departure.member, context)
     if member.unknown_ms is None or member.session_from_ms is None or session_ms is None:
         return context
-    moves = (r for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED and r.low_ms > member.unknown_ms)
+    moves = (r for r in context.timer_resets if r.is_move and r.low_ms > member.unknown_ms)
     if any(move.broker == departure.answered_by for move in moves):
         return context
     if max([member.session_from_ms, *departure.touches_ms]) + session_ms > member.unknown_ms + CUT_MS:
@@ -288,7 +288,7 @@ def _was_shown_before_the_move(departure: Departure, context: JudgementContext) 
 
     It waited there while the deposed coordinator still answered.
     """
-    moves = (r for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED)
+    moves = (r for r in context.timer_resets if r.is_move)
     asked_next = any(r.broker == departure.answered_by and r.low_ms > departure.removed_ms for r in moves)
     return departure.successor is not None and asked_next
 
@@ -296,7 +296,7 @@ def _was_shown_before_the_move(departure: Departure, context: JudgementContext) 
 def _is_of_a_deposed_coordinator(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether a deposed coordinator's answer showed the removal: the next coordinator knows nothing of it."""
     others = (r for r in context.timer_resets if r.broker != departure.answered_by)
-    moves = [r for r in others if r.cause is Cause.COORDINATOR_MOVED]
+    moves = [r for r in others if r.is_move]
     return departure.answered_by != "" and any(
         r.low_ms <= departure.gone_ms and (r.high_ms is None or departure.gone_ms <= r.high_ms) for r in moves
     )

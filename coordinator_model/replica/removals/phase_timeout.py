@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.phases import EndedPhase
 from coordinator_model.replica.session_timer import JudgementContext, when_awake_ms
-from coordinator_model.states import Cause
 
 
 def phase_due_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context: JudgementContext) -> int | None:
@@ -49,7 +48,7 @@ def _possible_dues_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context
         return []
     starts = [(start.at_ms, max(limit_ms, start.timeout_ms or 0))]
     starts += [(at_ms, limit_ms) for at_ms in session_ends_ms if phase.began_after_ms <= at_ms < start.at_ms]
-    moved_ms = max((r.low_ms for r in context.timer_resets if r.cause is Cause.COORDINATOR_MOVED), default=0)
+    moved_ms = max((r.low_ms for r in context.timer_resets if r.is_move), default=0)
     ends_ms = [at_ms + lasts_ms for at_ms, lasts_ms in starts if at_ms > moved_ms]
     ended_since = phase.ended is not None and phase.ended.at_ms > moved_ms
     if first_ms is not None and (first_ms > moved_ms or ended_since):

@@ -192,9 +192,7 @@ def after_a_move(departure: Departure, context: JudgementContext) -> JudgementCo
     """Return the context as if the coordinator had moved by the removal, though the move was seen only afterwards."""
     low_ms = departure.removed_ms
     timer_resets = [
-        replace(r, low_ms=low_ms, went_on=True)
-        if r.cause is Cause.COORDINATOR_MOVED and r.low_ms > low_ms and may_precede(r, departure)
-        else r
+        replace(r, low_ms=low_ms, went_on=True) if r.is_move and r.low_ms > low_ms and may_precede(r, departure) else r
         for r in context.timer_resets
     ]
     return context._replace(timer_resets=timer_resets)

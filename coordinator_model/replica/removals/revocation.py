@@ -9,7 +9,6 @@ from coordinator_model.replica.removals import retried_timer
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.ended_phase import EARLY_MS
 from coordinator_model.replica.session_timer import JudgementContext, session_timeout_ms, unheard_since, when_awake_ms
-from coordinator_model.states import Cause
 
 
 def not_revoked(case: Case) -> Answer:
@@ -75,7 +74,7 @@ def _not_revoked_since_a_load(case: Case) -> bool:
     if not loads or member.revoking_since_ms is None or member.rebalance_timeout_ms is None:
         return False
     # By another broker's clock the record that started the revocation may seem younger than the load.
-    moved = any(load.cause is Cause.COORDINATOR_MOVED for load in loads)
+    moved = any(load.is_move for load in loads)
     old_enough = moved or member.revoking_since_ms <= case.removed_ms - member.rebalance_timeout_ms
     return old_enough and member.rebalance_timeout_ms < timeout_ms
 

@@ -14,7 +14,6 @@ from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import note_starter_timeout
 from coordinator_model.replica.removals.phases import EndedPhase
 from coordinator_model.replica.session_timer import JudgementContext, Span, deadlines
-from coordinator_model.states import Cause
 
 Result = TypeVar("Result")
 
@@ -30,7 +29,7 @@ def may_precede(reset: TimerReset, departure: Departure) -> bool:
     A move of the coordinator away from the broker whose answer or whose record showed the removal cannot.
     """
     shown_by = departure.answered_by or departure.phase.written_by
-    moved_away = reset.cause is Cause.COORDINATOR_MOVED and shown_by not in ("", reset.broker)
+    moved_away = reset.is_move and shown_by not in ("", reset.broker)
     low_ms = reset.low_ms if reset.since_ms is None else reset.since_ms
     return low_ms <= departure.removed_ms and not moved_away
 
