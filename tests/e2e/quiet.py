@@ -20,6 +20,7 @@ from coordinator_model.decode.cluster_row import ClusterRow, read_cluster_row
 from coordinator_model.decode.parse import RejectedRow, RowParser
 from coordinator_model.decode.records import RecordType
 from coordinator_model.decode.source_row import CLUSTER
+from coordinator_model.errors import Error
 from coordinator_model.events import (
     Answer,
     ConsumerHeartbeat,
@@ -34,7 +35,6 @@ from coordinator_model.events import (
 )
 from coordinator_model.events import Event as KafkaEvent
 from coordinator_model.heartbeat_block import order
-from coordinator_model.replica.classic import STALLED_WRITE
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.shard.sharding import infer_partitions, shard_of
 from coordinator_model.thresholds import Thresholds
@@ -228,7 +228,11 @@ def taken_back(joins: Iterable[JoinAnswered]) -> Iterator[tuple[str, tuple[int, 
         key = (join.group, join.instance_id)
         if key in since:
             yield join.group, (since.pop(key), join.arrival_ms)
-        if join.error == STALLED_WRITE and not join.request_member_id and parked_ms(join) >= STALLED_MS:
+        if (
+            join.error == Error.COORDINATOR_NOT_AVAILABLE
+            and not join.request_member_id
+            and parked_ms(join) >= STALLED_MS
+        ):
             since[key] = join.arrival_ms
     for (group, _), at_ms in since.items():
         yield group, (at_ms, inf)
