@@ -368,7 +368,7 @@ class CoordinatorTracker:
                 self.leadership.claims.pop(broker, None)
                 return False
             since_ms = self.coordinator_since_ms
-            self._open(TimerReset(line_ms, None, Cause.COORDINATOR_MOVED, broker, since_ms=since_ms, word_ms=line_ms))
+            self._open(TimerReset(line_ms, None, Cause.COORDINATOR_MOVED, "", since_ms=since_ms, word_ms=line_ms))
             return True
         before, changed = self.coordinator, broker != self.coordinator
         if changed:
@@ -489,6 +489,8 @@ class CoordinatorTracker:
         if reset is None or reset.high_ms is not None:
             return False
         reset.high_ms = max(at_ms, reset.low_ms)
+        if not reset.broker:  # the broker that refused coordinates again: it has loaded the groups since
+            reset.broker, reset.since_ms = self.coordinator or "", None
         reset.went_on = reset.went_on or reset.word_ms > reset.high_ms
         return True
 
@@ -521,14 +523,12 @@ class CoordinatorTracker:
                 new = was
             elif was.cause is Cause.UNKNOWN:
                 new.low_ms = was.low_ms
-            elif was.cause is Cause.COORDINATOR_PAUSE and new.broker == was.broker:
-                new.cause = Cause.COORDINATOR_PAUSE  # the broker restarted, or lost its partitions and got them back
+            elif was.cause is Cause.COORDINATOR_PAUSE and new.broker in ("", was.broker):
+                new.cause, new.broker = was.cause, was.broker  # restarted, or lost its partitions and got them back
                 new.low_ms = was.low_ms  # sessions may have ended after it woke up and before it refused
         horizon_ms = new.low_ms - LONGEST_SESSION_MS
-        self.timer_resets = [r for r in self.timer_resets if (r.high_ms or r.low_ms) >= horizon_ms][
-            -(MAX_TIMER_RESETS - 1) :
-        ]
-        self.timer_resets.append(new)
+        recent = [r for r in self.timer_resets if (r.high_ms or r.low_ms) >= horizon_ms]
+        self.timer_resets = [*recent[-(MAX_TIMER_RESETS - 1) :], new]
 
     def prove(self, line_ms: int, arrival_ms: int) -> bool:
         """Remember a heartbeat that arrived at ``arrival_ms`` and was accepted, with its line at ``line_ms``.

@@ -23,6 +23,8 @@ class TimerReset:
     high_ms: int | None
     cause: Cause
     broker: str
+    """The coordinator from then on; empty: the former one has refused (16), and no broker has answered as the
+    coordinator since."""
     woke_ms: int | None = None
     """The broker's first line after a pause that it survived: its timers went on, and those that were due during the
     pause fired at that line. None: the broker may have restarted."""

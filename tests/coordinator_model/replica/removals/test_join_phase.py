@@ -66,6 +66,20 @@ def test_who_committed_after_a_deadline_had_not_expired_by_it():
     assert told.accusations == [("rebalance-timeout", "m2")]
 
 
+@pytest.mark.parametrize("again_ms", [19_450, 26_000])
+def test_a_coordinator_that_refuses_after_a_phase_was_the_coordinator_as_it_ended(again_ms):
+    """m2's session ends at 14,000, or at 19,500 by its commit of 13,500. Its coordinator drops it at 19,000.
+
+    That broker answers 16 at 19,300, before the removal is judged, and coordinates again from ``again_ms`` on.
+    """
+    story = group("m1", Who("m2", partitions=(9,)), "m3").beats("m2", 1_000, 8_000).beats("m3", 1_000, 8_000)
+    story.leave(9_000, "m3").beat(9_500, "m1", error=27).commit(13_500, "t", 9)
+    rebalance(story, 19_000, 2, "m1").beat(19_300, "m1", 2, error=16).beats("m1", again_ms, 28_000, 2)
+    told = story.play(28_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_000)]
+    assert told.accusations == [("rebalance-timeout", "m2")]
+
+
 def test_a_commit_shows_who_lived_as_a_phase_that_began_unseen_timed_out():
     """m3's first JoinGroup begins it at 9,003. It has no line, because m3 asks once more, at 13,000.
 
