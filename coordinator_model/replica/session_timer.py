@@ -112,12 +112,17 @@ def session_timeout_ms(member: Member, context: JudgementContext) -> int | None:
 
 
 def gone_by_ms(member: Member, context: JudgementContext) -> int | None:
-    """Return when the coordinator answered that it does not know a member (25), unless another has taken over since."""
-    if member.unknown_ms is None or any(
-        r.is_move and (r.high_ms is None or r.high_ms > member.unknown_ms) for r in context.timer_resets
-    ):
+    """Return when the coordinator answered that it does not know a member (25), unless another has taken over since.
+
+    A deposed coordinator's answer says nothing either: it may go on after the next one has loaded the member.
+    """
+    unknown_ms = member.unknown_ms
+    if unknown_ms is None:
         return None
-    return member.unknown_ms
+    moves = (r for r in context.timer_resets if r.is_move)
+    if any(r.high_ms is None or r.high_ms > unknown_ms or r.word_ms >= unknown_ms for r in moves):
+        return None
+    return unknown_ms
 
 
 def is_covered(member: Member, context: JudgementContext) -> bool:

@@ -34,7 +34,7 @@ def not_rejoined(case: Case) -> Answer:
     else for the dropped member that expired last. A member that had expired earlier did not miss the phase.
     """
     end_ms = case.together.once(_first_end_ms)
-    if not (_waited_to_its_timeout(case, end_ms) or case.together.once(_timed_out)):
+    if not (_waited_to_its_timeout(case, end_ms) or case.together.once(timed_out)):
         return None
     if _expired_since_the_load(case):
         return NotMissed()
@@ -103,7 +103,7 @@ def _first_end_ms(together: Together) -> int | None:
     return min(together.once(_ends_ms), default=None)
 
 
-def _timed_out(together: Together) -> bool:
+def timed_out(together: Together) -> bool:
     """Tell whether the phase ended by its timeout."""
     return any(-EARLY_MS <= together.removed_ms - end_ms <= LATE_MS for end_ms in together.once(_ends_ms))
 

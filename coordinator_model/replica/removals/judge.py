@@ -18,7 +18,7 @@ from coordinator_model.replica.removals.case import (
 )
 from coordinator_model.replica.removals.coordinator_pause import due_in_a_pause
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.removals.join_timeout import not_rejoined, phase_was_extended
+from coordinator_model.replica.removals.join_timeout import not_rejoined, phase_was_extended, timed_out
 from coordinator_model.replica.removals.leaves import CUT_MS
 from coordinator_model.replica.removals.phase_end import (
     kept_as_static,
@@ -160,7 +160,9 @@ def explain(replica: GroupReplica, departure: Departure, together: Together) -> 
         return Unexplained()
     case = Case(replica, departure, together, *end)
     answer = next(answer for cause in CAUSES if (answer := cause(case)) is not None)
-    return _rebalance_timeout(case, answer) if isinstance(answer, Missed) else session_ended(case)
+    if isinstance(answer, Missed):
+        return _rebalance_timeout(case, answer)
+    return session_ended(case, timed_out=together.once(timed_out))
 
 
 def _rebalance_timeout(case: Case, missed: Missed) -> RebalanceTimeout | Unexplained:

@@ -11,6 +11,7 @@ from coordinator_model.replica.removals.together import Together
 from coordinator_model.replica.session_timer import (
     JudgementContext,
     earliest_load_ms,
+    gone_by_ms,
     moves_since_heard,
     session_timeout_ms,
     slept_over,
@@ -31,8 +32,8 @@ def had_expired(replica: GroupReplica, departure: Departure, together: Together)
     first_ms, last_ms = ends(together.spans.of(departure))
     if last_ms <= removed_ms and not _joined_as_coordinator_woke(departure, together):
         return True
-    # The coordinator answered before the removal was recorded that it does not know the member (25).
-    if (member.unknown_ms or removed_ms) < removed_ms:
+    # The coordinator that showed the removal had answered before that it does not know the member (25).
+    if (gone_by_ms(member, together.context) or removed_ms) < removed_ms:
         return not _is_reported(replica, departure)
     if any(end_ms < last_ms for other, end_ms in together.once(_first_starters) if other != id(departure)):
         return False  # sessions of equal length that began with one load end at one instant

@@ -53,12 +53,15 @@ def possible_end(
     return None if end_ms is None else (end_ms, reset)
 
 
-def session_ended(case: Case) -> SessionExpired | Unexplained:
-    """Judge by the session alone: either it had ended by the removal, or something unseen explains the removal."""
+def session_ended(case: Case, *, timed_out: bool) -> SessionExpired | Unexplained:
+    """Judge by the session alone: either it had ended by the removal, or something unseen explains the removal.
+
+    ``timed_out``: whether the join phase ended by its timeout. Then the record of an empty group dates no session.
+    """
     member, removed_ms, context = case.member, case.removed_ms, case.context
     grace_ms, end_ms = context.thresholds.grace_ms, case.session_end_ms
     restarted_ms = None
-    if not _emptied_by_another(case):
+    if not (timed_out or _emptied_by_another(case)):
         restarted_ms = restarted_end_ms(case.departure, case.together, case.replica.leaves)
     if restarted_ms is not None and case.together.once(had_restarted):
         end_ms = restarted_ms

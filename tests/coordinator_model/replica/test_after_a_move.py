@@ -54,6 +54,33 @@ def test_a_static_member_that_the_next_coordinator_does_not_know_had_expired(unk
     assert [each for each in said.accusations if each[1] == "pod-1"] == told
 
 
+def test_a_former_coordinator_s_25_does_not_say_that_a_session_ended_at_the_next():
+    """broker-1 wrote nothing of the end of pod-1's session. broker-2 has loaded it after 11,000: replaced in time."""
+    story = two_brokers(stable(OLD)).beats("old", 1_000, 4_000).leads(0, "broker-1").leads(11_100, "broker-2")
+    story.beat(10_100, "old", error=25).join(11_000, "m3", -1, error=16, asked="", broker="broker-2")
+    story.join(11_200, "m3", -1, error=79, asked="", broker="broker-2")
+    story.join(16_850, "m3", 2, listed=["m3", NEW], parked_ms=5_600, broker="broker-2")
+    story.join(16_850, NEW, 2, asked="", parked_ms=1, broker="broker-2").record(16_900, 2, "m3", NEW)
+    told = story.beats("m3", 17_500, 25_000, 2, broker="broker-2").play(25_000)
+    assert told.accusations == []
+    assert told.opened("member-removed") == []
+
+
+def test_a_deposed_coordinator_s_25_does_not_contradict_the_next_one_s_removal():
+    """broker-2 has loaded c2 by 9,500 and lets its session end. broker-1, where that ended before, goes on until then.
+
+    Metadata names broker-2 only at 11,500.
+    """
+    story = two_brokers(consumers("c1", "c2")).hellos("c1", 1_000, 8_000, 2).hellos("c2", 1_000, 4_000, 2)
+    story.leads(0, "broker-1").leads(11_500, "broker-2")
+    story.hello(9_000, "c1", 2, 2, error=16, broker="broker-2").hello(11_000, "c2", 2, 2, error=25)
+    for at_ms in range(9_500, 20_000, 1_000):
+        story.hello(at_ms, "c1", 2, 2, broker="broker-2")
+    told = story.gone(15_200, "c2").play(20_000, **SESSION)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("c2", 15_200)]
+    assert told.opened("member-removed") == []
+
+
 def test_a_static_member_replaced_just_after_its_session_may_have_ended_is_unknown():
     """Nobody asks who leads: the next coordinator may have loaded the group a moment before it was heard."""
     story = two_brokers(stable("m1", OLD)).beats("m1", 1_000, 4_000).beats("old", 1_000, 4_000)
@@ -105,6 +132,14 @@ def test_a_group_that_is_emptied_late_had_all_its_sessions_begin_anew():
     story = stable("m1", "m2").beats("m1", 1_000, 4_000).beats("m2", 1_000, 4_000).record(13_000, 2)
     told = story.play(20_000)
     assert {row[1] for row in told.facts("session-expired", "subject", "deadline_ms")} == {13_000}
+
+
+def test_a_group_that_the_timeout_of_a_phase_emptied_dates_no_session():
+    """m2's session ends at 10,000, which begins the phase. m1, frozen, has one more commit accepted and misses it."""
+    story = stable(Who("m1", partitions=(1,), port=5_001), "m2", poll_ms=10_000).beats("m1", 1_000, 9_950)
+    told = story.beats("m2", 1_000, 4_000).commit(15_000, "t", 1).record(20_010, 2).play(30_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 10_000)]
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m1", 20_010)]
 
 
 @pytest.mark.parametrize(("removed_ms", "interval"), [(12_150, (None, None)), (12_400, (10_000, 12_400))])
