@@ -55,23 +55,31 @@ class EventLoop:
         self._note_commits(self._commits.before((FAR_MS,)))
 
     def _commits_that_tell(self, part: Part) -> Sequence[CommitRow]:
-        """Return the commits without the old ones of groups that begin in this part.
+        """Return the commits without those old ones that change nothing.
 
         The first start reads hundreds of thousands of such commits. They are too old to be signs of life, and do not
-        begin a simple group, because these groups have other records. The newest old commit stays, because it moves the
-        time.
+        begin a simple group, because their groups have other records, in this part or before it. The newest old commit
+        stays, because it moves the time.
         """
         old = bisect_right(part.commits, self._groups.settings.live_from_ms - COMMIT_MEMORY_MS, key=itemgetter(0)) - 1
         if old <= 0:
             return part.commits
         records = [event for event in part.events if type(event) is RecordRead]
         ended = {record.group for record in records if record.value is None}
-        ended |= {group_in(key) for _, _, key, gone in part.commits[:old] if gone}
-        begun = {record.group for record in records} - ended - {*self._groups.group_store.names()}
+        ended |= {group_in(key) for _, _, key, gone in part.commits[: old + 1] if gone}
+        unaffected = self._with_records({record.group for record in records}) - ended
         heads = [head_of(key) for _, _, key, _ in part.commits[:old]]
-        begun_heads = {head for head in set(heads) if group_in(head) in begun}
-        telling = [row for row, head in zip(part.commits[:old], heads, strict=True) if head not in begun_heads]
+        unaffected_heads = {head for head in set(heads) if group_in(head) in unaffected}
+        telling = [row for row, head in zip(part.commits[:old], heads, strict=True) if head not in unaffected_heads]
         return telling + part.commits[old:]
+
+    def _with_records(self, read: set[str]) -> set[str]:
+        """Return the groups that have records other than commits: those that begin in a part, and those known before.
+
+        ``read``: the groups that have records in the part.
+        """
+        groups, known = self._groups, {*self._groups.group_store.names()}
+        return (read - known) | (known - groups.commit_times.simple.keys() - groups.memory.deleted.keys())
 
     def _take_heartbeats(self, beats: HeartbeatBlock, rows: Iterator[FastRow], start: int, end: int) -> int:
         """Apply the heartbeats from ``start`` up to, but not including, ``end``, and return ``end``.

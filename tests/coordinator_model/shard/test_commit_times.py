@@ -9,6 +9,7 @@ from coordinator_model.commit_block import NO_OFFSET, CommitBlock, key_of, place
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.events import OffsetCommitted, RecordRead, Tick
 from coordinator_model.shard.commit_times import COMMIT_MEMORY_MS, SWEEP_EVERY_MS
+from coordinator_model.shard.event_loop import EventLoop
 from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.support.records import commit_key
 from tests.support.story import T0, Story, stable
@@ -153,22 +154,37 @@ OF_AN_HOUR_AGO = {
     .current(20, "m1", 1)
     .commit(40, "t", 1),
     "deleted": Story().commit(10, "t", 0).record(20, 1, "m1").deleted(30).commit(40, "t", 0),
-    "simple": Story().commit(10, "t", 0).commit(20, "t", 1),
+    "simple": Story().commit(10, "t", 0).commit(20, "t", 1).commit(30, "t", 2),
     "ended": Story().commit(10, "t", 0).uncommit(20, "t", 0).record(30, 1, "m1").commit(40, "t", 1),
 }
 
 
 @pytest.mark.parametrize("name", OF_AN_HOUR_AGO)
-def test_old_commits_beside_the_records_of_their_group_change_nothing(name):
+def test_old_commits_beside_the_records_of_their_group_change_nothing(name, monkeypatch):
+    """In one batch, or divided into two at any place, groups are the same as if every commit were applied."""
     rows = OF_AN_HOUR_AGO[name].source_rows(100)
     events = [event for row in rows for event in parse_row(row) if isinstance(event, OffsetCommitted | RecordRead)]
     settings = replace(SETTINGS, live_from_ms=T0 + 3_600_000)
-    at_once, one_by_one = (Shard.restore(0, settings, None) for _ in range(2))
-    at_once.apply(events, wall_ms=settings.live_from_ms)
-    for event in events:
-        one_by_one.apply([event], wall_ms=settings.live_from_ms)
-    assert at_once.views() == one_by_one.views()
-    assert at_once.clock.progress_ms == one_by_one.clock.progress_ms > 0
+
+    def known(first):
+        shard = Shard.restore(0, settings, None)
+        for batch in (events[:first], events[first:]):
+            shard.apply(batch, wall_ms=settings.live_from_ms)
+        return shard.views(), shard.memory.deleted, shard._groups.commit_times.simple, shard.clock.progress_ms
+
+    found = list(map(known, range(len(events))))
+    monkeypatch.setattr(EventLoop, "_commits_that_tell", lambda _, part: part.commits)
+    assert found == list(map(known, range(len(events))))
+
+
+def test_old_commits_of_a_deleted_group_begin_a_simple_group():
+    rows = Story().record(100, 1, "m1").deleted(200).source_rows(300)
+    records = [event for row in rows for event in parse_row(row) if isinstance(event, RecordRead)]
+    shard = Shard.restore(0, SETTINGS, None)
+    shard.apply([*records, commit(8, 2_000)], wall_ms=T0 + 3_000)
+    assert [*shard.memory.deleted] == ["orders"]
+    shard.apply([commit(9 + n, n - 3_600_000, "orders", n) for n in range(3)], wall_ms=T0 + 3_000)
+    assert {place_of(key)[2] for key in shard._groups.commit_times.simple["orders"]} == {0, 1, 2}
 
 
 def test_a_group_that_gets_members_does_not_end_with_its_commits():
