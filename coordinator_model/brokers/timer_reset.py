@@ -40,7 +40,7 @@ class TimerReset:
 
     @property
     def is_move(self) -> bool:
-        """Whether another broker became the coordinator."""
+        """Whether the coordinator gave up the groups: another broker has taken over, or the same one loads them."""
         return self.cause is Cause.COORDINATOR_MOVED
 
     def may_come_after(self, at_ms: int) -> bool:

@@ -12,5 +12,5 @@ Read in this order:
 5. ``session_timer``: when a member's session ends. ``removals``: why a member was removed.
 6. ``client_report``, ``metrics_push``, ``idle_pushes`` and ``poll_end``: what clients report about their polls.
    ``coordinator_log``: what the coordinator's own log says.
-7. The other modules keep what single rules ask for.
+7. The other modules are small. The first line of each says what it is for.
 """

@@ -25,12 +25,12 @@ def _distinct(judges: Iterable[Judge | None]) -> tuple[Judge, ...]:
     return tuple(dict.fromkeys(judge for judge in judges if judge is not None))
 
 
-DEPARTURE_JUDGES = _distinct(line.departure for line in REGISTRY)
-MEMBER_JUDGES = _distinct(line.member for line in REGISTRY)
-POLL_JUDGES = _distinct(line.polls for line in REGISTRY)
-GROUP_JUDGES = _distinct(line.group for line in REGISTRY)
-SETTLED_JUDGES = _distinct(line.settled for line in REGISTRY)
-BROKER_JUDGES = _distinct(line.broker for line in REGISTRY)
+DEPARTURE_JUDGES = _distinct(each.departure for each in REGISTRY)
+MEMBER_JUDGES = _distinct(each.member for each in REGISTRY)
+POLL_JUDGES = _distinct(each.polls for each in REGISTRY)
+GROUP_JUDGES = _distinct(each.group for each in REGISTRY)
+SETTLED_JUDGES = _distinct(each.settled for each in REGISTRY)
+BROKER_JUDGES = _distinct(each.broker for each in REGISTRY)
 
 
 class Evaluation(NamedTuple):

@@ -17,8 +17,8 @@ from coordinator_model.states import GroupState, GroupType
 from coordinator_model.thresholds import Thresholds
 
 Output = dict[str, Any]
-JUDGES = tuple(line.lag for line in REGISTRY if line.lag is not None)
-PENDING = tuple(line.pending for line in REGISTRY if line.pending is not None)
+JUDGES = tuple(each.lag for each in REGISTRY if each.lag is not None)
+PENDING = tuple(each.pending for each in REGISTRY if each.pending is not None)
 
 
 def judge_group(

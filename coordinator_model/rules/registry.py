@@ -106,7 +106,7 @@ REGISTRY = (
     Registered(offset_rewound.OFFSET_REWOUND, lag=offset_rewound.judge, pending=offset_rewound.pending),
     Registered(offsets_lost.OFFSETS_LOST, lag=offsets_lost.judge, pending=offsets_lost.pending),
 )
-RULES = tuple(line.rule for line in REGISTRY)
+RULES = tuple(each.rule for each in REGISTRY)
 
 VIOLATIONS = frozenset(rule.id for rule in RULES if rule.violation)
 HEARTBEAT_RULES = frozenset(rule.id for rule in RULES if rule.needs_heartbeats)
@@ -115,6 +115,6 @@ UNEXPLAINED_RULES = frozenset(rule.id for rule in RULES if rule.unexplained)
 OWNER_RULES = frozenset(rule.id for rule in RULES if rule.needs_owner)
 AT_RISK_RULES = {rule.id: rule.superseded_by for rule in RULES if rule.superseded_by is not None}
 """Maps a rule about a risk to the rule that it turns into."""
-LAG_RULES = frozenset(line.rule.id for line in REGISTRY if line.lag is not None)
+LAG_RULES = frozenset(each.rule.id for each in REGISTRY if each.lag is not None)
 """The rules that reports about lag cover. The reports of shards cover all others."""
 ENDS_AS = {rule.id: rule.ends_as for rule in RULES}

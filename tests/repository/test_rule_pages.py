@@ -33,15 +33,15 @@ def test_the_registry_has_every_rule_that_a_module_holds():
 
 
 def test_every_rule_has_a_judge():
-    for line in REGISTRY:
-        assert any(judge is not None for judge in line[1:]), line.rule.id
-        assert (line.lag is None) == (line.pending is None), line.rule.id
+    for each in REGISTRY:
+        assert any(judge is not None for judge in each[1:]), each.rule.id
+        assert (each.lag is None) == (each.pending is None), each.rule.id
 
 
 def test_a_rule_is_judged_by_a_shard_or_by_lag_and_not_by_both():
     """Their reports leave each other's incidents alone."""
-    for line in REGISTRY:
-        assert line.lag is None or not any(line[1:-2]), line.rule.id
+    for each in REGISTRY:
+        assert each.lag is None or not any(each[1:-2]), each.rule.id
 
 
 def test_the_ids_that_the_replica_knows_are_in_the_registry():

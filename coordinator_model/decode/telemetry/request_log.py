@@ -59,8 +59,8 @@ MAX_PROBE_DIGITS = 18
 """This many digits fit into an int64. Anybody may send this request, and Python refuses to read 4,300 digits."""
 
 REFUSED_COMMITS = frozenset({Error.ILLEGAL_GENERATION, Error.UNKNOWN_MEMBER_ID, Error.FENCED_INSTANCE_ID})
-"""ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID: the sender is no longer the member that it names. 27 is
-not among them: it tells a current member to rejoin first."""
+"""The sender is no longer the member that it names. REBALANCE_IN_PROGRESS (27) is not among them: it tells a current
+member to rejoin first."""
 MAX_REFUSED_PARTITIONS = 64
 """Partitions kept of a refused commit."""
 MAX_CONNECTION = 512

@@ -54,7 +54,7 @@ def test_a_static_member_that_the_next_coordinator_does_not_know_had_expired(unk
     assert [each for each in said.accusations if each[1] == "pod-1"] == told
 
 
-def test_a_former_coordinator_s_25_does_not_say_that_a_session_ended_at_the_next():
+def test_a_former_coordinators_25_does_not_say_that_a_session_ended_at_the_next():
     """broker-1 wrote nothing of the end of pod-1's session. broker-2 has loaded it after 11,000: replaced in time."""
     story = two_brokers(stable(OLD)).beats("old", 1_000, 4_000).leads(0, "broker-1").leads(11_100, "broker-2")
     story.beat(10_100, "old", error=25).join(11_000, "m3", -1, error=16, asked="", broker="broker-2")
@@ -66,7 +66,7 @@ def test_a_former_coordinator_s_25_does_not_say_that_a_session_ended_at_the_next
     assert told.opened("member-removed") == []
 
 
-def test_a_deposed_coordinator_s_25_does_not_contradict_the_next_one_s_removal():
+def test_a_deposed_coordinators_25_does_not_contradict_a_removal_by_the_next():
     """broker-2 has loaded c2 by 9,500 and lets its session end. broker-1, where that ended before, goes on until then.
 
     Metadata names broker-2 only at 11,500.

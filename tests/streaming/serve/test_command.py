@@ -15,6 +15,7 @@ import requests
 
 from streaming.config import Settings
 from streaming.store import Store
+from tests.streaming.serve.conftest import STALLED_MS
 from tests.streaming.serve.test_guard import self_signed
 from tests.support.outputs import CLUSTER, finding, progress, report, view
 from tests.support.waiting import PATIENCE_S
@@ -57,7 +58,7 @@ sasl_username = "monitor"
 url = "sqlite:///{tmp_path}/monitor.db"
 [serve]
 port = 0
-monitor_stalled_ms = 600_000
+monitor_stalled_ms = {STALLED_MS}
 [[notify]]
 kind = "log"
 """)

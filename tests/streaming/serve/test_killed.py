@@ -7,6 +7,7 @@ import pytest
 
 from streaming.config import Settings
 from streaming.store import Store
+from tests.streaming.serve.conftest import STALLED_MS
 from tests.streaming.serve.test_command import Served, start
 from tests.support.outputs import CLUSTER, START_MS, ended, finding, report
 
@@ -37,7 +38,7 @@ def test_killed_again_and_again_nothing_is_lost_doubled_out_of_order_or_reopened
     config.write_text(f"""
 cluster = "{CLUSTER}"
 store = {{url = "{url}", retention_days = 3_650}}
-serve = {{port = 0, monitor_stalled_ms = 600_000}}
+serve = {{port = 0, monitor_stalled_ms = {STALLED_MS}}}
 quality.enabled = false
 [[notify]]
 kind = "webhook"
