@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from coordinator_model.decode.parse import TELEMETRY
+from coordinator_model.decode.source_row import OFFSETS, TELEMETRY
 from streaming.capture_file import open_text, read_rows
 from streaming.embedded.truth import (
     POLL_TIMEOUT_REASON,
@@ -40,6 +40,7 @@ SAME_EXPIRY_MS = 15_000  # a report that is further away is of another expiry of
 TIE_MS = 20  # how exactly lines and records show when a timer was started
 SILENT_MS = 2_000  # the probe makes a line every half second, so a broker without lines for this long has lost some
 MOST_TIED = 0.01  # of all members that were removed
+GENERATION_ENDS = ("rebalance", "generation", "empty")
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,10 @@ class Row:
     evidence: str = ""
     cause: str = ""
     untold: bool = False
-    """Whether nothing outside the broker and its client shows it (`poll_rows`, `ended_with_coordinator`, `Silence`)."""
+    """Whether nothing outside the broker and its client shows it.
+
+    See `poll_rows`, `ended_with_coordinator`, `Silence` and `died_unseen`.
+    """
     unheard: bool = False
     """Whether the client's own report agrees with ours, and no broker's log shows it: see `poll_rows`."""
     tied: bool = False
@@ -250,7 +254,7 @@ def ended_with_coordinator(truth: Iterable[TruthEvent], row: Row) -> bool:
     """
     began, partition = False, -1
     for event in truth:
-        if event.group == row.group and event.kind in ("rebalance", "generation", "empty"):
+        if event.group == row.group and event.kind in GENERATION_ENDS:
             if event.at_ms >= (row.log_ms or 0):
                 return False
             began, partition = event.kind == "rebalance", event.partition
@@ -259,10 +263,53 @@ def ended_with_coordinator(truth: Iterable[TruthEvent], row: Row) -> bool:
     return False
 
 
-def rebalance_rows(truth: list[TruthEvent], printed: list[dict]) -> list[Row]:
+def rebalance_rows(truth: list[TruthEvent], printed: list[dict], capture: Path | None = None) -> list[Row]:
     """Pair the members that missed a join, sync or revocation; their instants are compared loosely."""
-    events = missed_rebalances(captured(truth, printed))
-    return _paired(REBALANCE_TIMEOUT, events, opened(printed, REBALANCE_TIMEOUT), lambda _: AFTER_A_MOVE_MS)
+    inside = captured(truth, printed)
+    rows = _paired(
+        REBALANCE_TIMEOUT, missed_rebalances(inside), opened(printed, REBALANCE_TIMEOUT), lambda _: AFTER_A_MOVE_MS
+    )
+    return [
+        replace(row, untold=row.verdict == "MISSING" and capture is not None and died_unseen(inside, row, capture))
+        for row in rows
+    ]
+
+
+def died_unseen(truth: Sequence[TruthEvent], row: Row, capture: Path) -> bool:
+    """Tell whether a coordinator removed a member as a join phase ended, and was replaced before anything showed it.
+
+    A classic group's generation is written once its leader has sent the assignments. The next coordinator loads the
+    generation before, with the member. If the member had rejoined, every line and every record would be the same.
+    """
+    at_ms = row.log_ms or 0
+    after = [event for event in truth if event.at_ms >= at_ms]
+    began = next((event for event in after if event.kind == "generation" and event.group == row.group), None)
+    if began is None or began.at_ms > at_ms + TIE_MS:
+        return False
+    partition = began.partition
+    ends = (
+        event
+        for event in after[after.index(began) + 1 :]
+        if (event.kind in GENERATION_ENDS and event.group == row.group)
+        or (event.kind == "coordinator-loaded" and event.partition == partition)
+    )
+    end = next(ends, None)
+    if end is None or end.kind != "coordinator-loaded" or end.broker == began.broker:
+        return False
+    return not any(at_ms <= ms <= end.at_ms for ms in shown_ms(capture, row.group, began.broker))
+
+
+def shown_ms(capture: Path, group: str, broker: str) -> list[int]:
+    """Return the instants of a group's records, and of the broker's lines that name the group."""
+    in_key = len(group.encode()).to_bytes(2) + group.encode()
+    in_line = json.dumps(group).encode()
+    with open_text(capture) as lines:
+        return [
+            row.timestamp_ms
+            for row in read_rows(lines)
+            if (row.source == OFFSETS and in_key in (row.key or b""))
+            or (row.source == TELEMETRY and row.key_text == broker and in_line in (row.value or b""))
+        ]
 
 
 def with_ties(sessions: list[Row], rebalances: list[Row]) -> tuple[list[Row], list[Row]]:
@@ -444,7 +491,7 @@ def judge(played: Played) -> bool:
     nameless = {event.member_id for event in played.truth} - {event.member_id for event in truth}
     sessions, rebalances = with_ties(
         session_rows(truth, printed, pauses(played.actions), lines_by_broker(played.capture)),
-        rebalance_rows(truth, printed),
+        rebalance_rows(truth, printed, played.capture),
     )
     rules = {
         SESSION_EXPIRED: sessions,

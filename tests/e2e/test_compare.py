@@ -466,3 +466,34 @@ def test_a_member_is_named_by_what_tells_that_it_was_one(value, tells, tmp_path)
     (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(json.dumps(row).encode()))
     member = logged(9_000, member_id='"m"')
     assert named(Played("c", tmp_path), member) is tells
+
+
+UNSEEN = {
+    "replaced before anything showed it": ([], "broker-2", 0, "UNTOLD"),
+    "the broker answered": (["line"], "broker-2", 0, "MISSING"),
+    "a record was written": (["record"], "broker-2", 0, "MISSING"),
+    "another broker's line shows nothing": (["other"], "broker-2", 0, "UNTOLD"),
+    "the broker itself loaded it again": ([], "broker-1", 0, "MISSING"),
+    "the coordinator went on": ([], "broker-2", 2_000, "MISSING"),
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN)
+def test_a_generation_that_nothing_showed_can_have_had_any_members(name, tmp_path):
+    rows, loaded_by, next_ms, verdict = UNSEEN[name]
+    place = {"topic": "t", "partition": 3, "offset": 0, "timestamp_ms": 51_000}
+    made = {
+        "line": {**place, "source": "telemetry", "key": "broker-1", "value": heartbeat_line(error=25)},
+        "other": {**place, "source": "telemetry", "key": "broker-2", "value": heartbeat_line(error=16)},
+        "record": {**place, "source": "offsets", "key": base64.b64encode(b"\x00\x02\x00\x01g").decode(), "value": ""},
+    }
+    capture = tmp_path / "c.jsonl.gz"
+    with gzip.open(capture, "wt") as written:
+        written.writelines(json.dumps(made[row]) + "\n" for row in rows)
+    truth = [
+        logged(50_000, kind="rebalance-timeout"),
+        logged(50_001, kind="generation", member_id=""),
+        *([logged(50_001 + next_ms, kind="rebalance", member_id="")] if next_ms else []),
+        logged(60_000, kind="coordinator-loaded", member_id="")._replace(broker=loaded_by),
+    ]
+    assert [row.verdict for row in rebalance_rows(truth, recorded(), capture)] == [verdict]
