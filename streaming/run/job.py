@@ -11,10 +11,10 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +31,12 @@ from streaming.client_metrics.otlp import read_metrics
 from streaming.config import Settings
 from streaming.connection import diagnose
 from streaming.run.catch_up import CatchUp, read_all_from_ms
-from streaming.run.cluster_facts import SessionTimeouts, TopicNames, ask_topic_names, read_session_timeouts
+from streaming.run.cluster_changes import ClusterChanges
+from streaming.run.cluster_facts import TopicNames, ask_topic_names
 from streaming.run.cluster_file import CLUSTER_FILE, ClusterFile
 from streaming.run.cluster_watch import ClusterWatch
 from streaming.run.errors import RunError
+from streaming.run.every import Every
 from streaming.run.failures import failure_of
 from streaming.run.lag.end_offsets import EndOffsets
 from streaming.run.lag.group_lags import GroupLags
@@ -55,7 +57,7 @@ from streaming.run.probe import NONCE_FILE, Probe, remembered_nonce
 from streaming.run.session import JVM_SILENT, jvm_status, start_session, stop_session
 from streaming.run.sink import LiveKeys, Sink
 from streaming.run.source import PACKED_SCHEMA, PackRows, source_rows
-from streaming.run.topic_ids import TOPIC_IDS_FILE, TopicIds, cut_short, topics_read
+from streaming.run.topic_ids import TOPIC_IDS_FILE, TopicIds, topics_read
 from streaming.run.topics import Assigned, Topics
 from streaming.store import Store, StoreError
 from streaming.store.lease import Lease, LeaseHeldError
@@ -72,8 +74,7 @@ TELEMETRY_BEFORE_MS = 120_000  # how far back a fresh checkpoint reads telemetry
 LOOK_FOR_TOPICS_S = 5.0
 LAG_FOLDER = "lag"
 QUERY_VERSION = 5  # increase it when the query's sources or its stateful stage change
-READ_TIMEOUTS_S = 60.0  # how soon a changed session timeout of a group, or a topic that has grown, is noticed
-NEW_TOPICS_S = 600.0  # how soon the partition counts of topics newer than the query are noticed
+READ_FACTS_S = 60.0  # how soon a changed session timeout of a group, or a topic that has grown, is noticed
 MAX_FIRST_PARTITIONS = 20_000
 """The most partitions whose end offsets are requested before the first batch, when the topics in use are unknown."""
 STATUS_BATCHES = 100
@@ -117,7 +118,20 @@ def run_job(
         nonce = remembered_nonce(run.data_folder / NONCE_FILE)
         probe = stack.enter_context(Probe(settings.kafka.python_client(), nonce=nonce))
         gc.freeze()  # what is loaded stays: the rows of each batch trigger collections, which would scan it again
-        Job(settings, stop, topics, probe, store, lease, spark, shuffle_partitions, on_batch, reload, on_catch_up).run()
+        job = Job(
+            settings,
+            stop,
+            topics=topics,
+            probe=probe,
+            store=store,
+            lease=lease,
+            spark=spark,
+            shuffle_partitions=shuffle_partitions,
+            on_batch=on_batch,
+            reload=reload,
+            on_catch_up=on_catch_up,
+        )
+        job.run()
 
 
 @dataclass
@@ -126,6 +140,7 @@ class Job:
 
     settings: Settings
     stop: threading.Event
+    _: KW_ONLY
     topics: Topics
     probe: Probe
     store: Store
@@ -143,12 +158,7 @@ class Job:
         self._started_ms = time.time_ns() // 1_000_000
         self._checkpoint: Checkpoint | None = None
         self._late_before_ms = NEVER_LATE_MS
-        self._session_timeouts = SessionTimeouts()
-        self._cut_short: set[str] = set()
-        self._ids: dict[str, str] = {}
-        self._partition_counts: dict[str, int] = {}
-        """The counts that the shards were given."""
-        self._new_topics_due = _Every(NEW_TOPICS_S)
+        self._changes = ClusterChanges(self.settings.kafka, self.topics)
         self._topic_names = TopicNames(partial(ask_topic_names, self.settings.kafka.python_client()))
 
     def run(self) -> None:
@@ -188,7 +198,7 @@ class Job:
         """Run the query until it has to be restarted; first without the topics that were recreated or cut short."""
         watched_before = self._judged_until_ms() is not None
         kafka, ids = self.settings.kafka, self.topics.ids(assigned)
-        because = ("the offsets topic was cut short",) if kafka.offsets_topic in self._cut_short else ()
+        because = ("the offsets topic was cut short",) if kafka.offsets_topic in self._changes.cut_short else ()
         layout = self._layout(assigned, ids.get(kafka.offsets_topic, ""))
         checkpoint, lags = self._open(layout, because)
         self._checkpoint = checkpoint
@@ -211,8 +221,9 @@ class Job:
         """Run the query on a checkpoint."""
         kafka = self.settings.kafka
         known_ids = TopicIds(checkpoint.folder / TOPIC_IDS_FILE)
-        begun = (known_ids.others(ids) | self._cut_short) - {kafka.offsets_topic} if checkpoint.resumed else set()
-        self._ids, self._cut_short = dict(ids), set()
+        again = known_ids.others(ids) | self._changes.cut_short
+        begun = again - {kafka.offsets_topic} if checkpoint.resumed else set()
+        self._changes.start_from(ids)
         if begun:
             log.warning("topics were recreated or cut short, reading them again from their start", topics=sorted(begun))
             others = {name: numbers for name, numbers in assigned.items() if name not in begun}
@@ -313,7 +324,7 @@ class Job:
         False: told to stop, or there are new partitions to read, new settings, or topics that were recreated or cut
         short. True: a batch has ended whose offsets no longer contain the topics to forget.
         """
-        topics_due, groups_due = _Every(LOOK_FOR_TOPICS_S), _Every(READ_TIMEOUTS_S)
+        topics_due, facts_due, changes = Every(LOOK_FOR_TOPICS_S), Every(READ_FACTS_S), self._changes
         seen, silent = -1, self.probe.silent()
         while not self.stop.wait(0.1):
             if (now_silent := self.probe.silent()) != silent:
@@ -329,9 +340,11 @@ class Job:
                 self._batch_ended(progress, sink, catch_up)
                 if forget and forget.isdisjoint(topics_read(progress)):
                     return True
-            if topics_due(now_s) and (self._more_to_read(assigned, forget) or self._begins_again(assigned, progress)):
+            if topics_due(now_s) and (
+                changes.more_to_read(assigned, forget) or changes.begins_again(assigned, progress)
+            ):
                 return False
-            if groups_due(now_s) and self._groups_changed(sink.lags):
+            if facts_due(now_s) and changes.facts_changed(sink.lags.topics()):
                 return False
         return False
 
@@ -341,28 +354,6 @@ class Job:
             raise RunError(str(self.lease.lost))
         if (failure := query.exception()) is not None:
             raise failure from sink.failure
-
-    def _groups_changed(self, lags: GroupLags) -> bool:
-        """Tell whether session timeouts or partition counts differ from those that the shards were given."""
-        if self._read_session_timeouts():
-            log.info("session timeouts of groups have changed, starting the query again")
-            return True
-        changed = self._read_partition_counts(lags.topics())
-        if changed:
-            log.info("topics in use have other partitions, starting the query again", partitions=changed)
-        return bool(changed)
-
-    def _begins_again(self, assigned: Assigned, progress: Any) -> bool:
-        """Tell whether a topic was recreated, or was found twice to end before what was read (a new leader may lag)."""
-        try:
-            ids = self.topics.ids(assigned)
-            short = cut_short(progress, self.topics.ends(assigned)) if progress is not None else set()
-        except KafkaError as error:
-            log.warning("brokers do not answer", error=str(error))
-            return False
-        self._cut_short, before = short, self._cut_short
-        again = {name for name, topic_id in ids.items() if self._ids.setdefault(name, topic_id) != topic_id}
-        return bool(again or short & before)
 
     def _batch_ended(self, progress: Any, sink: Sink, catch_up: CatchUp) -> None:
         self.failures = self.unexplained = 0
@@ -376,43 +367,6 @@ class Job:
         if progress["batchId"] % STATUS_BATCHES == 0:
             log.info("at work", batch=progress["batchId"], rows=progress["numInputRows"], batch_ms=sink.batch_ms)
         self.on_batch(progress)
-
-    def _more_to_read(self, assigned: Assigned, forget: AbstractSet[str]) -> bool:
-        try:
-            existing = self.topics.existing(self.settings.kafka.topics)
-        except KafkaError as error:
-            log.warning("brokers do not answer", error=str(error))
-            return False
-        known = {name: len(assigned.get(name, ())) for name in existing.keys() - forget}
-        new = {name: existing[name] for name, count in known.items() if len(existing[name]) > count}
-        if new:
-            log.info("there is more to read, starting the query again", partitions={k: len(v) for k, v in new.items()})
-        return bool(new)
-
-    def _read_session_timeouts(self) -> bool:
-        """Read the session timeouts that brokers and groups are configured with; return whether they have changed."""
-        before = self._session_timeouts
-        try:
-            self._session_timeouts = read_session_timeouts(self.settings.kafka.python_client())
-        except KafkaError as error:
-            log.warning("session timeouts cannot be read", error=str(error))
-        return self._session_timeouts != before
-
-    def _read_partition_counts(self, topics: Iterable[str]) -> dict[str, int]:
-        """Return the partition counts that differ from those that the shards were given.
-
-        Topics that the shards do not know are included only every `NEW_TOPICS_S`: a cluster gets new topics all day,
-        and each start of the query costs seconds.
-        """
-        told = self._partition_counts
-        try:
-            counts = self.topics.partition_counts()
-        except KafkaError as error:
-            log.warning("partition counts cannot be read", error=str(error))
-            return {}
-        new_too = self._new_topics_due(time.monotonic())
-        now = {topic: counts.get(topic, 0) for topic in topics if new_too or topic in told}
-        return {topic: count for topic, count in now.items() if count != told.get(topic, 0)}
 
     def _failed(self, error: BaseException) -> None:
         """Wait before the next attempt; raises `RunError` if none would help."""
@@ -468,9 +422,8 @@ class Job:
         return self.store.read.judged_until_ms(self.settings.cluster)
 
     def _shard_settings(self, partitions: int, live_from_ms: int) -> ShardSettings:
-        self._read_session_timeouts()
-        timeouts = self._session_timeouts
-        self._partition_counts, self._new_topics_due = self.topics.partition_counts(), _Every(NEW_TOPICS_S)
+        self._changes.read_facts()
+        timeouts = self._changes.session_timeouts
         return ShardSettings(
             cluster=self.settings.cluster,
             partitions=partitions,
@@ -480,23 +433,9 @@ class Job:
             consumer_session_timeouts_ms=timeouts.consumer,
             share_session_timeouts_ms=timeouts.share,
             streams_session_timeouts_ms=timeouts.streams,
-            topic_partitions=self._partition_counts,
+            topic_partitions=self._changes.partition_counts,
             view_refresh_ms=self.settings.run.view_refresh_ms,
         )
-
-
-class _Every:
-    """Tells when a periodic task is due again."""
-
-    def __init__(self, period_s: float) -> None:
-        self._period_s, self._done_s = period_s, time.monotonic()
-
-    def __call__(self, now_s: float) -> bool:
-        """Tell whether the task is due; if so, it counts as done now."""
-        if now_s - self._done_s < self._period_s:
-            return False
-        self._done_s = now_s
-        return True
 
 
 def _acquired(lease: Lease, stop: threading.Event, *, standby: bool) -> bool:

@@ -17,7 +17,6 @@ from streaming.config import Settings
 from streaming.run.catch_up import CatchUp
 from streaming.run.cluster_facts import ASK_AGAIN_S, TopicNames, ask_topic_names, read_session_timeouts
 from streaming.run.cluster_watch import ClusterWatch
-from streaming.run.job import Job
 from streaming.run.lag.group_lags import GroupLags
 from streaming.run.sink import LiveKeys, Sink
 from streaming.store import Store
@@ -132,19 +131,6 @@ def test_the_sink_stores_a_kip_848_group_with_the_names_of_its_topics(tmp_path):
     [member] = store.read.group("default", "orders")["members"]
     store.close()
     assert member["assignment"] == [{"topic": "orders", "partitions": [0, 3]}]
-
-
-def test_new_topics_start_the_query_again_seldom():
-    """A topic that has grown does at once."""
-    job, counts = object.__new__(Job), {"orders": 3}
-    job.topics = SimpleNamespace(partition_counts=lambda: counts)
-    job._partition_counts, job._new_topics_due = {"orders": 3}, lambda _: False
-    counts["new"] = 2
-    assert job._read_partition_counts(["orders", "new"]) == {}
-    counts["orders"] = 4
-    assert job._read_partition_counts(["orders", "new"]) == {"orders": 4}
-    job._new_topics_due = lambda _: True
-    assert job._read_partition_counts(["new"]) == {"new": 2}
 
 
 @pytest.mark.e2e

@@ -1,0 +1,106 @@
+"""What changes in the cluster while a query runs, so that the query has to be started again."""
+
+import time
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+import structlog
+from kafka.errors import KafkaError
+
+from streaming.kafka_config import Kafka
+from streaming.run.cluster_facts import SessionTimeouts, read_session_timeouts
+from streaming.run.every import Every
+from streaming.run.topic_ids import cut_short
+from streaming.run.topics import Assigned, Topics
+
+log = structlog.get_logger(__name__)
+
+NEW_TOPICS_S = 600.0  # how soon the partition counts of topics newer than the query are noticed
+
+
+class ClusterChanges:
+    """Compares the cluster with what a query was started with.
+
+    If brokers do not answer, that is logged, and counts as no change.
+    """
+
+    session_timeouts: SessionTimeouts
+    partition_counts: dict[str, int]
+    cut_short: set[str]
+    """Topics that ended before what was read of them, when this was last looked at."""
+
+    def __init__(self, kafka: Kafka, topics: Topics) -> None:
+        self._kafka, self._topics = kafka, topics
+        self.session_timeouts, self.partition_counts, self.cut_short = SessionTimeouts(), {}, set()
+        self._ids: dict[str, str] = {}
+        self._new_topics_due = Every(NEW_TOPICS_S)
+
+    def start_from(self, ids: Mapping[str, str]) -> None:
+        """Note the ids of the topics that a query is about to read."""
+        self._ids, self.cut_short = dict(ids), set()
+
+    def read_facts(self) -> None:
+        """Read the session timeouts and partition counts that the shards of a query are given."""
+        self._read_session_timeouts()
+        self.partition_counts, self._new_topics_due = self._topics.partition_counts(), Every(NEW_TOPICS_S)
+
+    def more_to_read(self, assigned: Assigned, forget: AbstractSet[str]) -> bool:
+        """Tell whether there are topics or partitions that the query does not read, except topics to forget."""
+        try:
+            existing = self._topics.existing(self._kafka.topics)
+        except KafkaError as error:
+            log.warning("brokers do not answer", error=str(error))
+            return False
+        known = {name: len(assigned.get(name, ())) for name in existing.keys() - forget}
+        new = {name: existing[name] for name, count in known.items() if len(existing[name]) > count}
+        if new:
+            log.info("there is more to read, starting the query again", partitions={k: len(v) for k, v in new.items()})
+        return bool(new)
+
+    def begins_again(self, assigned: Assigned, progress: Any) -> bool:
+        """Tell whether a topic was recreated, or was found twice to end before what was read (a new leader may lag)."""
+        try:
+            ids = self._topics.ids(assigned)
+            short = cut_short(progress, self._topics.ends(assigned)) if progress is not None else set()
+        except KafkaError as error:
+            log.warning("brokers do not answer", error=str(error))
+            return False
+        self.cut_short, before = short, self.cut_short
+        again = {name for name, topic_id in ids.items() if self._ids.setdefault(name, topic_id) != topic_id}
+        return bool(again or short & before)
+
+    def facts_changed(self, topics_in_use: Iterable[str]) -> bool:
+        """Tell whether session timeouts or partition counts differ from those that the shards were given."""
+        if self._read_session_timeouts():
+            log.info("session timeouts of groups have changed, starting the query again")
+            return True
+        changed = self.changed_counts(topics_in_use)
+        if changed:
+            log.info("topics in use have other partitions, starting the query again", partitions=changed)
+        return bool(changed)
+
+    def changed_counts(self, topics_in_use: Iterable[str]) -> dict[str, int]:
+        """Return the partition counts that differ from those that the shards were given.
+
+        Topics that the shards do not know are included only every `NEW_TOPICS_S`: a cluster gets new topics all day,
+        and each start of the query costs seconds.
+        """
+        told = self.partition_counts
+        try:
+            counts = self._topics.partition_counts()
+        except KafkaError as error:
+            log.warning("partition counts cannot be read", error=str(error))
+            return {}
+        new_too = self._new_topics_due(time.monotonic())
+        now = {topic: counts.get(topic, 0) for topic in topics_in_use if new_too or topic in told}
+        return {topic: count for topic, count in now.items() if count != told.get(topic, 0)}
+
+    def _read_session_timeouts(self) -> bool:
+        """Read the session timeouts that brokers and groups are configured with; return whether they have changed."""
+        before = self.session_timeouts
+        try:
+            self.session_timeouts = read_session_timeouts(self._kafka.python_client())
+        except KafkaError as error:
+            log.warning("session timeouts cannot be read", error=str(error))
+        return self.session_timeouts != before

@@ -1,0 +1,19 @@
+"""Tests of what starts a query again."""
+
+from types import SimpleNamespace
+
+from streaming.config import Settings
+from streaming.run.cluster_changes import ClusterChanges
+
+
+def test_new_topics_start_the_query_again_seldom():
+    """A topic that has grown does at once."""
+    counts = {"orders": 3}
+    changes = ClusterChanges(Settings().kafka, SimpleNamespace(partition_counts=lambda: dict(counts)))
+    changes.partition_counts, changes._new_topics_due = {"orders": 3}, lambda _: False
+    counts["new"] = 2
+    assert changes.changed_counts(["orders", "new"]) == {}
+    counts["orders"] = 4
+    assert changes.changed_counts(["orders", "new"]) == {"orders": 4}
+    changes._new_topics_due = lambda _: True
+    assert changes.changed_counts(["new"]) == {"new": 2}
