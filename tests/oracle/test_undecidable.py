@@ -244,6 +244,44 @@ def test_a_rebalance_timeout_told_for_a_session_is_listed_in(name):
     assert class_of(played, "cause", "session-expired", "m", AT_MS, told_ms) == expected
 
 
+SHOWN_LATE = (12_500, "broker-2", "n", "JOIN_GROUP", 79)
+OR_IN_THE_PHASE = {
+    "a load that no line dates": (
+        life(JOINED_BEFORE, SHOWN_LATE, loads=[(11_000, "broker-2")], logged=BEGAN_SINCE),
+        True,
+    ),
+    "a coordinator that had loaded before": (
+        life(
+            JOINED_BEFORE, (11_900, "broker-2", "n", "JOIN_GROUP", 79), loads=[(11_000, "broker-2")], logged=BEGAN_SINCE
+        ),
+        False,
+    ),
+    "a member that was heard since": (
+        life(
+            JOINED_BEFORE, (13_000, "broker-2", "m", "HEARTBEAT", 0), loads=[(12_500, "broker-2")], logged=BEGAN_SINCE
+        ),
+        False,
+    ),
+    "a phase that a JoinGroup began": (
+        life(
+            JOINED_BEFORE,
+            (17_000, "broker-2", "n", "JOIN_GROUP", 0, 4_000),
+            loads=[(11_000, "broker-2")],
+            logged=BEGAN_SINCE,
+        ),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OR_IN_THE_PHASE)
+def test_a_session_told_for_a_rebalance_timeout_after_a_load_is_listed_in(name):
+    played, listed = OR_IN_THE_PHASE[name]
+    expected = "two timers after a load" if listed else None
+    assert class_of(played, "cause", "rebalance-timeout", "m", AT_MS, AT_MS) == expected
+    assert class_of(played, "cause", "rebalance-timeout", "m", AT_MS, AT_MS - 100) is None
+
+
 # when m was heard last -> whether its session of 8 s ended as its rebalance timeout ran out
 @pytest.mark.parametrize(
     ("heard_ms", "api", "error", "listed"),

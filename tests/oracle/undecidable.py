@@ -374,32 +374,51 @@ def _began_unseen(life: Life, removal: Removal) -> bool:
     has no line. So nobody knows when the phase's timeout was due, and a short pause cannot be told from a busy
     coordinator.
     """
-    what, rule, _, at_ms, told_ms = removal
+    what, rule, member_id, at_ms, told_ms = removal
     if what != CAUSE or rule != REBALANCE_TIMEOUT or told_ms is None:
         return False
     slept = any(a <= told_ms <= b <= at_ms <= b + WOKE_MS for a, b in _short_pauses(life))
-    return slept and _has_no_start(life, at_ms)
+    return slept and _has_no_start(life, _removed_by(life, member_id, at_ms), at_ms)
 
 
 def _began_unseen_after_a_load(life: Life, removal: Removal) -> bool:
     """A session that had begun when its coordinator loaded the group ended in a join phase that began unseen.
 
-    As in the class before, nobody knows when the phase's timeout was due. The session's end is known within an interval
-    only, because no line shows when the coordinator loaded.
+    Or it may have ended at the instant at which that phase's timeout removed the member. As in the class before, nobody
+    knows when that timeout was due. The session's end is known within an interval only, because no line shows when the
+    coordinator loaded.
     """
     what, rule, member_id, at_ms, told_ms = removal
-    if what != CAUSE or rule != SESSION_EXPIRED or told_ms is None or abs(told_ms - at_ms) > SAME_INSTANT_MS:
+    if what != CAUSE or told_ms is None or abs(told_ms - at_ms) > SAME_INSTANT_MS:
         return False
     by = _removed_by(life, member_id, at_ms)
     loads_ms = [event.at_ms for event in life.truth if event.kind == "coordinator-loaded" and event.broker in by]
-    timeout_ms = _session_timeout_ms(life, member_id, at_ms) or 0
-    restarted = any(abs(load_ms + timeout_ms - at_ms) <= SAME_INSTANT_MS for load_ms in loads_ms)
-    return restarted and _has_no_start(life, at_ms)
+    restarted_ms = at_ms - (_session_timeout_ms(life, member_id, at_ms) or 0)
+    if rule == SESSION_EXPIRED:
+        restarted = any(abs(load_ms - restarted_ms) <= SAME_INSTANT_MS for load_ms in loads_ms)
+    else:
+        load_ms = max((ms for ms in loads_ms if ms <= at_ms), default=None)
+        term = [line for line in _lines(life) if line["broker"] in by and (load_ms or 0) <= line["at_ms"] <= at_ms]
+        heard = any(_is_beat_of(line, member_id) for line in term)
+        restarted = load_ms is not None and not heard and _may_have_loaded_at(life, restarted_ms, load_ms, term)
+    return restarted and _has_no_start(life, by, at_ms)
 
 
-def _has_no_start(life: Life, at_ms: int) -> bool:
-    """Tell whether no line shows the JoinGroup or LeaveGroup that began the join phase of an instant."""
-    signs = [event.at_ms for event in life.truth if event.kind == "rebalance" and event.at_ms < at_ms]
+def _may_have_loaded_at(life: Life, at_ms: int, load_ms: int, term: list[dict[str, Any]]) -> bool:
+    """Tell whether a coordinator may have loaded at an instant, given when it did, and the lines of its term.
+
+    It had loaded before its first answer and its first record that show it, and after its predecessor's last record.
+    """
+    written_ms = [row.timestamp_ms for row in life.rows if row.source == OFFSETS]
+    before_ms = max((ms for ms in written_ms if ms < load_ms), default=0)
+    shown_ms = [line["at_ms"] - line["totalTimeMs"] for line in term if _has_loaded(line)]
+    return before_ms <= at_ms <= min(shown_ms + [ms for ms in written_ms if ms >= load_ms], default=at_ms)
+
+
+def _has_no_start(life: Life, by: set[str], at_ms: int) -> bool:
+    """Tell whether no line shows the JoinGroup or LeaveGroup that began a broker's join phase of an instant."""
+    begun = (event for event in life.truth if event.kind == "rebalance" and event.broker in by)
+    signs = [event.at_ms for event in begun if event.at_ms < at_ms]
     return bool(signs) and not any(_arrived_at(row, signs[-1]) for row in life.rows)
 
 
