@@ -18,8 +18,8 @@ from coordinator_model.replica.group import GroupReplica, Leave
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.member_blobs import fill_blobs, from_base64, read_assignment
 from coordinator_model.replica.removals import join_phase
-from coordinator_model.replica.removals.departure import STALL_MS, Departure
-from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
+from coordinator_model.replica.removals.departure import STALL_MS
+from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, ROUNDED_MS
 from coordinator_model.replica.removals.leaves import CUT_MS, remember_leave
 from coordinator_model.replica.removals.phases import JoinsSeen
 from coordinator_model.replica.removals.removal import (
@@ -30,7 +30,7 @@ from coordinator_model.replica.removals.removal import (
 from coordinator_model.replica.returns import came_back
 from coordinator_model.replica.session_timer import JudgementContext, may_have_loaded_since
 from coordinator_model.replica.transitions import StateEvent
-from coordinator_model.states import POLL_EXCEEDED, Cause, Evidence, GroupState, GroupType
+from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
 NOT_WRITTEN = (Error.UNKNOWN_SERVER_ERROR, Error.COORDINATOR_NOT_AVAILABLE)
 ENDS_A_WAIT = (*NOT_WRITTEN, Error.REBALANCE_IN_PROGRESS)
@@ -361,13 +361,10 @@ def is_gone(replica: GroupReplica, member_id: str, applied_ms: int) -> bool:
     A coordinator that wakes from a pause may answer a member's heartbeat and replace the member within one millisecond.
     """
     return any(d.member.member_id == member_id and d.gone_ms >= applied_ms for d in replica.departures) or any(
-        leave.member.member_id == member_id and leave.applied_ms + _cut_ms(leave) >= applied_ms
+        leave.applied_ms + (CUT_MS if leave.cause is Cause.REPLACED and not leave.member.kip848 else 0) >= applied_ms
         for leave in replica.leaves
+        if leave.member.member_id == member_id
     )
-
-
-def _cut_ms(leave: Leave) -> int:
-    return CUT_MS if leave.cause is Cause.REPLACED and not leave.member.kip848 else 0
 
 
 def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> None:
@@ -399,26 +396,6 @@ def prepare_rebalance(replica: GroupReplica, event: StateEvent, at_ms: int, by: 
     replica.enter(event, at_ms)
 
 
-def poll_departure(
-    leave: Leave, replica: GroupReplica, context: JudgementContext, evidence: Evidence, decided_ms: int
-) -> Departure:
-    """Return the departure of a member that left because it did not poll in time.
-
-    If its client has not reported when the poll interval ended, its leave dates the deadline.
-    """
-    return Departure(
-        member=leave.member,
-        rule=POLL_EXCEEDED,
-        cause=Cause.POLL_INTERVAL,
-        evidence=evidence,
-        removed_ms=decided_ms,
-        deadline_ms=leave.member.poll_deadline_ms or leave.member.away_ms or leave.applied_ms,
-        generation=replica.generation,
-        broker=context.broker,
-        judge_after_ms=0 if context.by_records else decided_ms,  # records may be older than what a client reports
-    )
-
-
 def note_fenced(replica: GroupReplica, event: JoinAnswered | SyncAnswered, member_id: str) -> None:
     """Note an answer 82 to a static member's JoinGroup or SyncGroup: another member has its instance id now.
 
@@ -448,8 +425,7 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
     join_lines.note_if_unseen(replica, context)
     stores = event.from_leader and (member.awaiting_sync or replica.state is GroupState.COMPLETING_REBALANCE)
     came_ms = event.arrival_ms - replica.state_since_ms
-    too_long_ms = LATE_MS if came_ms > EARLY_MS else 2 * EARLY_MS
-    waited = member.awaiting_sync and came_ms <= STALL_MS and parked_ms(event) > too_long_ms
+    waited = member.awaiting_sync and came_ms <= STALL_MS and _waited_for_the_leader(replica, event, came_ms)
     member.awaiting_sync, member.synced_ms = False, event.answer_ms
     member.generation = event.generation
     if replica.type is not GroupType.CLASSIC:
@@ -464,6 +440,14 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
     if replica.protocol_type == "consumer":
         _take_assignment(replica, member, event)
+
+
+def _waited_for_the_leader(replica: GroupReplica, event: SyncAnswered, came_ms: int) -> bool:
+    """Tell whether a SyncGroup was parked: for long, or until the leader's was answered, which it came before."""
+    leader = replica.members.get(replica.leader or "")
+    stored_ms = 0 if leader is None else leader.timer_reset_ms or 0
+    with_the_leader = event.arrival_ms < stored_ms and abs(event.answer_ms - stored_ms) <= ROUNDED_MS
+    return with_the_leader or parked_ms(event) > (LATE_MS if came_ms > EARLY_MS else 2 * EARLY_MS)
 
 
 def _take_assignment(replica: GroupReplica, member: Member, event: SyncAnswered) -> None:
@@ -489,7 +473,7 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
         _wait_was_cut_off(replica, event)
     elif event.error == Error.REBALANCE_IN_PROGRESS and not context.waiting:
-        _was_told_to_rejoin(replica, event)
+        _was_told_to_rejoin(replica, member, event)
     if member.is_classic_among_consumers and event.error == Error.REBALANCE_IN_PROGRESS:
         owe(member, event.arrival_ms)
     if event.error == Error.UNKNOWN_MEMBER_ID and not member.in_kip848_group:
@@ -528,17 +512,19 @@ def _wait_was_cut_off(replica: GroupReplica, event: SyncAnswered) -> None:
         replica.phase.began_after_ms = max(replica.phase.began_after_ms, event.answer_ms - CUT_MS)
 
 
-def _was_told_to_rejoin(replica: GroupReplica, event: SyncAnswered) -> None:
-    """Note a SyncGroup that was answered 27 at once: the next join phase had begun by then.
+def _was_told_to_rejoin(replica: GroupReplica, member: Member, event: SyncAnswered) -> None:
+    """Note a SyncGroup that was answered 27 at once: the next join phase had begun by then, with its member.
 
     The coordinator checks member and generation first (``GroupMetadataManager.classicGroupSyncToClassicGroup``).
     """
-    its_own = replica.type is GroupType.CLASSIC and event.generation == replica.generation
-    if its_own and replica.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
-        if event.arrival_ms >= replica.state_since_ms:
-            prepare_rebalance(replica, StateEvent.REBALANCE_IN_PROGRESS, event.arrival_ms)
-    elif its_own and replica.state is GroupState.PREPARING_REBALANCE:
+    if replica.type is not GroupType.CLASSIC or event.generation != replica.generation:
+        return
+    member.synced_ms = max(member.synced_ms or 0, event.answer_ms)
+    since = event.arrival_ms >= replica.state_since_ms
+    if replica.state is GroupState.PREPARING_REBALANCE:
         join_phase.note_sign(replica, replica.generation + 1, event.arrival_ms)
+    elif since and replica.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE):
+        prepare_rebalance(replica, StateEvent.REBALANCE_IN_PROGRESS, event.arrival_ms)
 
 
 def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:

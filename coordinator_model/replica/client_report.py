@@ -8,12 +8,12 @@ show.
 from collections.abc import Iterator
 
 from coordinator_model.events import ClientPoll, MetricsExported, MetricsPushed
-from coordinator_model.replica import classic, poll_times
+from coordinator_model.replica import poll_times
 from coordinator_model.replica.group import GroupReplica, Leave
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.poll_end import missed_cause
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.removals.leaves import remember_leave
+from coordinator_model.replica.removals.leaves import poll_departure, remember_leave
 from coordinator_model.replica.removals.removal import add_departure, withdraw
 from coordinator_model.replica.removals.session_end import own_cause
 from coordinator_model.replica.session_timer import JudgementContext
@@ -110,7 +110,7 @@ def removed_unseen_overdue(
     departure.member.poll_deadline_ms = deadline_ms
     leave = Leave(departure.member, departure.removed_ms, Cause.POLL_INTERVAL, None)
     remember_leave(replica, leave)
-    add_departure(replica, classic.poll_departure(leave, replica, context, Evidence.OBSERVED, told_ms))
+    add_departure(replica, poll_departure(leave, replica, context, Evidence.OBSERVED, told_ms))
 
 
 def _of_one_that_left(replica: GroupReplica, event: ClientPoll, context: JudgementContext) -> None:
@@ -134,7 +134,7 @@ def left_overdue(
     leave.cause = Cause.POLL_INTERVAL
     leave.member.poll_deadline_ms = deadline_ms
     if told_ms >= context.live_from_ms:
-        add_departure(replica, classic.poll_departure(leave, replica, context, evidence, told_ms))
+        add_departure(replica, poll_departure(leave, replica, context, evidence, told_ms))
 
 
 def _poll_age_ms(event: ClientPoll, member: Member) -> int:

@@ -17,7 +17,6 @@ from coordinator_model.replica.classic import (
     member_of,
     note_fenced,
     owe_sync,
-    poll_departure,
     prepare_rebalance,
 )
 from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Leave
@@ -27,7 +26,7 @@ from coordinator_model.replica.notes import PendingMember, UnansweredJoin
 from coordinator_model.replica.removals import join_phase
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS
-from coordinator_model.replica.removals.leaves import came_after, remember_leave
+from coordinator_model.replica.removals.leaves import came_after, poll_departure, remember_leave
 from coordinator_model.replica.removals.removal import add_departure, remove_member
 from coordinator_model.replica.removals.replacement import inherits_the_lead
 from coordinator_model.replica.session_timer import JudgementContext, touches_ms, unheard_since

@@ -5,10 +5,16 @@ Kafka's side is ``GroupMetadataManager.classicGroupLeave``.
 
 from coordinator_model.errors import Error
 from coordinator_model.events import LeaveAnswered
-from coordinator_model.replica.classic import poll_departure, prepare_rebalance
+from coordinator_model.replica.classic import prepare_rebalance
 from coordinator_model.replica.group import GroupReplica, Leave
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.removals.leaves import CUT_MS, is_known_leave, leave_cause, remember_leave
+from coordinator_model.replica.removals.leaves import (
+    CUT_MS,
+    is_known_leave,
+    leave_cause,
+    poll_departure,
+    remember_leave,
+)
 from coordinator_model.replica.removals.removal import add_departure, explain_by_leave, remove_member
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.replica.transitions import StateEvent

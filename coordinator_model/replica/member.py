@@ -56,7 +56,8 @@ class Member:
     verdict_session_from_ms: int | None = None
     awaiting_sync: bool = False
     synced_ms: int | None = None
-    """When its SyncGroup was last answered: it was alive then, though a stable group's answer restarts no timer."""
+    """When its SyncGroup was last answered 0 or 27: it was a member then, though not every such answer restarts its
+    timer."""
     state: str | None = None
     """KIP-848, share and streams: a ``MemberState``."""
     subscribed: list[str] = field(default_factory=list)

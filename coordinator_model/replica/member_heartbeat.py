@@ -11,7 +11,6 @@ from coordinator_model.errors import Error
 from coordinator_model.events import ConsumerHeartbeat
 from coordinator_model.replica.classic import (
     is_gone,
-    poll_departure,
     record_heartbeat,
 )
 from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_UNANSWERED_JOINS, GroupReplica, Leave
@@ -21,6 +20,7 @@ from coordinator_model.replica.removals.leaves import (
     came_after,
     heard_since,
     is_known_leave,
+    poll_departure,
     remember_leave,
     remember_undelivered,
 )

@@ -45,7 +45,7 @@ from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.leaves import CUT_MS, remember_undelivered
 from coordinator_model.replica.removals.removal import open_removals
-from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.session_timer import SAME_START_MS, JudgementContext
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import GroupState, GroupType
 
@@ -133,11 +133,12 @@ def deposed_leave(replica: GroupReplica, event: LeaveAnswered, context: Judgemen
         remember_undelivered(replica, event.member_id, event.applied_ms)
 
 
-def deposed_sync(replica: GroupReplica, event: SyncAnswered) -> None:
+def deposed_sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) -> None:
     """Note who wrote the record of a generation: a deposed coordinator has accepted the leader's assignment for it.
 
     That is answered 0 only once the record is in the log (``GroupMetadataManager.classicGroupSync``), so the broker was
-    still the coordinator: only its clock is ahead of metadata. The next coordinator loaded the group after that record.
+    still the coordinator: only its clock is ahead of metadata. The next coordinator loaded the group after that record,
+    so all sessions began anew with that load.
     """
     ended = replica.phase.ended
     if ended is None or replica.state is not GroupState.STABLE or event.generation != ended.generation:
@@ -145,6 +146,10 @@ def deposed_sync(replica: GroupReplica, event: SyncAnswered) -> None:
     for phase in replica.ended_phases:
         if phase.ended == ended:
             phase.written_by = event.broker
+    moved_ms = max((reset.low_ms for reset in context.timer_resets if reset.is_move), default=ended.at_ms)
+    for member in replica.members.values():
+        if abs((member.timer_reset_ms or 0) - ended.at_ms) <= SAME_START_MS:
+            member.timer_reset_ms = min(ended.at_ms, moved_ms)
 
 
 def _apply(replica: GroupReplica, event: GroupEvent, context: JudgementContext) -> None:

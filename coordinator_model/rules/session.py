@@ -200,8 +200,8 @@ def _missed_its_sync(replica: GroupReplica, member: Member, by_ms: int) -> bool:
 def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, context: JudgementContext) -> bool:
     """Tell whether the end of a member's session started the join phase: no other cause is seen, and the time fits."""
     start = _unexplained_start(replica)
-    if context.by_records or start is None:
-        return False
+    if context.by_records or start is None or (member.synced_ms or 0) >= start.at_ms:
+        return False  # in the last case it was in the phase: its SyncGroup was answered 27
     if member.session_from_ms is None or _missed_its_sync(replica, member, member.session_from_ms + timeout_ms - 1):
         return False  # if both are due at once, the session's timer fires first, because it was started first
     late_ms = start.at_ms - (member.session_from_ms + timeout_ms)

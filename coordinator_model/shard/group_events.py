@@ -130,7 +130,10 @@ class GroupEvents:
 
     def synced_deposed(self, event: SyncAnswered) -> None:
         """Apply a leader's SyncGroup that a deposed coordinator accepted."""
-        self._apply_to_known(event, lambda replica: deposed_sync(replica, event))
+        progress_ms = self._groups.clock.progress_ms
+        self._apply_to_known(
+            event, lambda replica: deposed_sync(replica, event, self._groups.context(event.group, progress_ms))
+        )
 
     def _apply_to_known(
         self, event: Heartbeat | LeaveAnswered | SyncAnswered, apply: Callable[[GroupReplica], None]

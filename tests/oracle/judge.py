@@ -2,7 +2,7 @@
 
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,7 @@ RESTART_EVERY = 8
 """After this many looks the monitor's state is dumped and restored, as at a restart of the job."""
 LOST_LOOKS = ("put_off", "set_aside")
 """What a shard counts if it gave up on a group: verdicts that were due may never come."""
+SAME_INSTANT_MS = 2
 SAME_REMOVAL_MS = 15_000
 """A report that is further from a removal than this is of another removal of the same member."""
 
@@ -222,7 +223,7 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
     lines = [line for rule in (SESSION_EXPIRED, REBALANCE_TIMEOUT) for line in _told(told, rule)]
     pairs = sorted(
         (
-            line["rule"] != removal.rule,
+            line["rule"] != removal.rule and not _is_at_once(removal, line, at_ms),
             not _is_dated(removal, line, at_ms),
             abs(_instant(line) - at_ms),
             index,
@@ -236,7 +237,7 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
     )
     paired: set[int] = set()
     used: set[int] = set()
-    for other_rule, _, off_ms, index, number, at_ms in pairs:
+    for _, _, off_ms, index, number, at_ms in pairs:
         if index in paired or number in used or (off_ms > SAME_REMOVAL_MS and not _is_only_one(removals[index], lines)):
             continue
         paired.add(index)
@@ -244,7 +245,7 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
         removal, line = removals[index], lines[number]
         compared[removal.rule] += 1
         where = (removal.rule, removal.group, removal.member_id, at_ms, _instant(line))
-        if other_rule:
+        if line["rule"] != removal.rule:
             yield Disagreement("cause", *where, f"told as {line['rule']}: {line['summary']}")
         elif not _is_dated(removal, line, at_ms):
             yield Disagreement("off", *where, line["evidence"])
@@ -256,6 +257,11 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
             what, at_ms = ("missing", removal.at_ms[0]) if unknown is None else ("unknown", unknown)
             yield Disagreement(what, removal.rule, removal.group, removal.member_id, at_ms, None)
     yield from _unpaired([line for number, line in enumerate(lines) if number not in used], removals)
+
+
+def _is_at_once(removal: _Removal, line: dict[str, Any], at_ms: int) -> bool:
+    """Tell whether a report has the instant of a certain removal: then it is of that one, whichever rule it names."""
+    return removal.certain and abs(_instant(line) - at_ms) <= SAME_INSTANT_MS
 
 
 def _trace_ms(life: Life, removal: _Removal) -> int:
@@ -316,12 +322,15 @@ def _logged(life: Life) -> Iterable[_Removal]:
     """Yield every removal for a timeout; it is uncertain if another coordinator took over before it can have lasted.
 
     It is also uncertain if another coordinator had taken over already. A deposed coordinator that does not know it yet
-    answers like any other, so its removals may be reported.
+    answers like any other, so its removals may be reported. What came first is known by the clock of the life, because
+    the brokers' clocks differ. A removal is dated by its broker's clock, as the monitor dates it.
     """
-    truth = sorted(life.truth, key=lambda event: event.at_ms)
-    doubts = _doubts(life, truth)
+    ahead_ms = {f"broker-{number}": ms for number, ms in enumerate(life.plan.clock_offsets_ms, 1)}
+    doubts = _doubts(life, sorted(life.truth, key=lambda event: event.at_ms))
+    truth = [event._replace(at_ms=event.at_ms - ahead_ms[event.broker]) for event in life.truth]
+    truth.sort(key=lambda event: event.at_ms)
     for expiry in (*session_expiries(truth), *missed_rebalances(truth)):
-        yield _removal(expiry, doubts)
+        yield _removal(expiry, ahead_ms, doubts)
 
 
 def _doubts(life: Life, truth: Iterable[TruthEvent]) -> _Doubts:
@@ -334,9 +343,9 @@ def _doubts(life: Life, truth: Iterable[TruthEvent]) -> _Doubts:
     return _Doubts(loads, [(from_ms, until_ms[who, from_ms]) for who, from_ms in paused])
 
 
-def _removal(expiry: Expiry, doubts: _Doubts) -> _Removal:
+def _removal(expiry: Expiry, ahead_ms: Mapping[str, int], doubts: _Doubts) -> _Removal:
     first: TruthEvent = expiry.lines[0]
-    instants = tuple(line.at_ms for line in expiry.lines)
+    instants = tuple(line.at_ms + ahead_ms[line.broker] for line in expiry.lines)
     return _Removal(first.kind, first.group, first.member_id, instants, expiry.certain, first.broker, doubts)
 
 

@@ -3,8 +3,9 @@
 import pytest
 
 from streaming.embedded.truth import TruthEvent
-from tests.oracle.judge import _Doubts, _is_heard_since_its_load
-from tests.oracle.life import Look
+from tests.oracle.judge import _Doubts, _is_heard_since_its_load, _logged
+from tests.oracle.life import Life, Look
+from tests.oracle.plans import Plan
 
 LONG, SHORT, MOVE = _Doubts([], [(20_000, 50_000)]), _Doubts([], [(20_000, 21_500)]), _Doubts([20_000], [])
 # what happened to the coordinator, when the member was removed, when it is reported to be -> whether that is near
@@ -51,3 +52,14 @@ def test_a_sessions_end_is_compared_if_its_coordinator_was_heard_since_it_loaded
     loads = ((0, "broker-1"), (25_000, "broker-2"), (30_000, "broker-1"), (60_000, "broker-1"))
     truth = [TruthEvent("coordinator-loaded", "", "", at_ms, broker, 0, "", "") for at_ms, broker in loads]
     assert _is_heard_since_its_load(truth, Look(0, "broker-1", 50_000, []), answered_ms) is heard
+
+
+# how far the clocks of broker-1 and broker-2 are ahead -> whether broker-1 certainly removed the member, by its clock
+# 1.5 s after broker-2 has loaded the groups by its own
+@pytest.mark.parametrize(("ahead_ms", "certain"), [((0, 0), False), ((2_500, -2_500), True), ((-2_500, 2_500), False)])
+def test_whether_a_coordinator_was_deposed_is_decided_by_the_clock_of_the_life(ahead_ms, certain):
+    expired = TruthEvent("session-expired", "g", "m", 30_000 + ahead_ms[0], "broker-1", 0, "", "")
+    loaded = TruthEvent("coordinator-loaded", "", "", 28_500 + ahead_ms[0], "broker-2", 0, "", "")
+    life = Life(Plan(1, "classic+skew", 60_000, (), (), clock_offsets_ms=ahead_ms), truth=[expired, loaded])
+    [removal] = _logged(life)
+    assert (removal.certain, removal.at_ms) == (certain, (30_000 + ahead_ms[0],))

@@ -1,6 +1,7 @@
 """The classes of undecidable disagreements: each takes what belongs to it, and nothing else."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -40,7 +41,7 @@ def life(*lines, protocol="classic", metadata_ms=5_000, loads=(), named=(), logg
                         "sessionTimeoutMs": 8_000,
                         "rebalanceTimeoutMs": 30_000,
                     },
-                    "response": {"errorCode": error, "memberId": member, "generationId": 3},
+                    "response": {"errorCode": error, "memberId": member, "generationId": 3, "members": []},
                     "remoteTimeMs": sum(waited),
                     "totalTimeMs": sum(waited),
                 },
@@ -68,6 +69,10 @@ MOVED = ((0, "broker-1"), (12_000, "broker-2"))
 # the life -> the class of m's removal, which is not reported
 MISSING = {
     "a phase that nothing ended": (life(HEARD), CUT),
+    "a phase whose end names none of the two that expired": (
+        life(HEARD, JOINED, logged=[(AT_MS, "broker-2", "session-expired", "o", "")]),
+        CUT,
+    ),
     "a phase that a JoinGroup ended": (life(HEARD, (30_000, "broker-1", "n", "JOIN_GROUP", 0)), None),
     "a phase of which a 25 told": (life(HEARD, (30_000, "broker-1", "m", "HEARTBEAT", 25)), None),
     "a group of KIP-848": (life(HEARD, protocol="consumer"), None),
@@ -242,6 +247,62 @@ def test_a_rebalance_timeout_told_for_a_session_is_listed_in(name):
     played, told_ms, listed = AFTER_A_LOAD[name]
     expected = "two timers after a load" if listed else None
     assert class_of(played, "cause", "session-expired", "m", AT_MS, told_ms) == expected
+
+
+SHOWN_LATE = (12_500, "broker-2", "n", "JOIN_GROUP", 79)
+OR_IN_THE_PHASE = {
+    "a load that no line dates": (
+        life(JOINED_BEFORE, SHOWN_LATE, loads=[(11_000, "broker-2")], logged=BEGAN_SINCE),
+        True,
+    ),
+    "a coordinator that had loaded before": (
+        life(
+            JOINED_BEFORE, (11_900, "broker-2", "n", "JOIN_GROUP", 79), loads=[(11_000, "broker-2")], logged=BEGAN_SINCE
+        ),
+        False,
+    ),
+    "a member that was heard since": (
+        life(
+            JOINED_BEFORE, (13_000, "broker-2", "m", "HEARTBEAT", 0), loads=[(12_500, "broker-2")], logged=BEGAN_SINCE
+        ),
+        False,
+    ),
+    "a phase that a JoinGroup began": (
+        life(
+            JOINED_BEFORE,
+            (17_000, "broker-2", "n", "JOIN_GROUP", 0, 4_000),
+            loads=[(11_000, "broker-2")],
+            logged=BEGAN_SINCE,
+        ),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OR_IN_THE_PHASE)
+def test_a_session_told_for_a_rebalance_timeout_after_a_load_is_listed_in(name):
+    played, listed = OR_IN_THE_PHASE[name]
+    expected = "two timers after a load" if listed else None
+    assert class_of(played, "cause", "rebalance-timeout", "m", AT_MS, AT_MS) == expected
+    assert class_of(played, "cause", "rebalance-timeout", "m", AT_MS, AT_MS - 100) is None
+
+
+# how far the clocks of broker-1 and broker-2 are ahead, when m is reported -> whether nobody outside can decide it
+@pytest.mark.parametrize(
+    ("ahead_ms", "told_ms", "listed"),
+    [
+        ((2_500, 0), 22_000, True),
+        ((0, 0), 22_000, False),
+        ((2_500, 0), 22_600, False),  # broker-2's own answer of 14,500 shows an earlier load
+        ((2_500, 0), 18_000, False),
+    ],
+)
+def test_a_load_that_seems_to_come_before_its_predecessors_last_answer_is_not_dated(ahead_ms, told_ms, listed):
+    answers = (14_000, "broker-1", "x", "HEARTBEAT", 0), (14_500, "broker-2", "n", "JOIN_GROUP", 79)
+    played = life(JOINED_BEFORE, *answers, loads=LOADED)
+    played = replace(played, plan=replace(played.plan, clock_offsets_ms=ahead_ms))
+    expected = "a load that only another broker's clock dates" if listed else None
+    assert class_of(played, "off", "session-expired", "m", AT_MS, told_ms) == expected
 
 
 # when m was heard last -> whether its session of 8 s ended as its rebalance timeout ran out

@@ -14,8 +14,9 @@ from coordinator_model.replica.removals.judge import MOVE_KNOWN_MS
 from coordinator_model.thresholds import Thresholds
 from streaming.embedded.truth import LEFT, REBALANCE_TIMEOUT, SESSION_EXPIRED
 from tests.oracle.life import PROBE, Life, Look
+from tests.support.pauses import TOLERANCE_MS
 
-MISSING, CAUSE, UNKNOWN = "missing", "cause", "unknown"
+MISSING, CAUSE, UNKNOWN, OFF = "missing", "cause", "unknown", "off"
 LOADED_UNSEEN = "a load that nothing shows yet"
 MOVE_IS_RECENT_MS = 20_000
 REFUSED = tuple(b'"errorCode":%d' % error for error in sorted(REFUSALS))
@@ -30,6 +31,8 @@ TRAILING_MS = 2_000
 PHASES = ("rebalance", "generation", "empty", "coordinator-unloaded")
 JOIN_GROUP = b'"requestApiKeyName":"JOIN_GROUP"'
 LEAVE_GROUP = b'"requestApiKeyName":"LEAVE_GROUP"'
+NO_LIST = b'"members":[]'
+"""Only the leader's JoinGroup answer lists the members."""
 HEARTBEAT = b'HEARTBEAT"'
 ACCEPTED = b'"errorCode":0'
 
@@ -82,13 +85,18 @@ def _is_of_an_expired(life: Life, line: dict[str, Any]) -> bool:
 def _phase_goes_on(life: Life, removal: Removal) -> bool:
     """A classic member expired in a join phase that the life's end cut off: no answer and no record showed it in time.
 
-    What shows it only in the last two seconds does not count: a late LeaveGroup line may explain the removal.
+    What shows it only in the last two seconds does not count: a late LeaveGroup line may explain the removal. If
+    several expired at once, followers' answers show that the phase ended, but not which of them had expired: one may
+    have joined though its JoinGroup has no line, because its client died.
     """
     what, _, member_id, at_ms, _ = removal
     classic = what == MISSING and any(client.protocol == "classic" for client in life.plan.clients)
     end_ms = life.plan.start_ms + life.plan.until_ms - TRAILING_MS
-    after = [row for row in life.rows if at_ms <= row.timestamp_ms <= end_ms]
-    return classic and not any(_ends_a_phase(row, member_id) for row in after)
+    shown = [r for r in life.rows if at_ms <= r.timestamp_ms <= end_ms and _ends_a_phase(r, member_id)]
+    expired = [event for event in life.truth if (event.kind, event.at_ms) == (SESSION_EXPIRED, at_ms)]
+    if len(expired) > 1:
+        shown = [row for row in shown if JOIN_GROUP not in (row.value or b"") or NO_LIST not in (row.value or b"")]
+    return classic and not shown
 
 
 def _ends_a_phase(row: SourceRow, member_id: str) -> bool:
@@ -374,32 +382,79 @@ def _began_unseen(life: Life, removal: Removal) -> bool:
     has no line. So nobody knows when the phase's timeout was due, and a short pause cannot be told from a busy
     coordinator.
     """
-    what, rule, _, at_ms, told_ms = removal
+    what, rule, member_id, at_ms, told_ms = removal
     if what != CAUSE or rule != REBALANCE_TIMEOUT or told_ms is None:
         return False
     slept = any(a <= told_ms <= b <= at_ms <= b + WOKE_MS for a, b in _short_pauses(life))
-    return slept and _has_no_start(life, at_ms)
+    return slept and _has_no_start(life, _removed_by(life, member_id, at_ms), at_ms)
 
 
 def _began_unseen_after_a_load(life: Life, removal: Removal) -> bool:
     """A session that had begun when its coordinator loaded the group ended in a join phase that began unseen.
 
-    As in the class before, nobody knows when the phase's timeout was due. The session's end is known within an interval
-    only, because no line shows when the coordinator loaded.
+    Or it may have ended at the instant at which that phase's timeout removed the member. As in the class before, nobody
+    knows when that timeout was due. The session's end is known within an interval only, because no line shows when the
+    coordinator loaded.
     """
     what, rule, member_id, at_ms, told_ms = removal
-    if what != CAUSE or rule != SESSION_EXPIRED or told_ms is None or abs(told_ms - at_ms) > SAME_INSTANT_MS:
+    if what != CAUSE or told_ms is None or abs(told_ms - at_ms) > SAME_INSTANT_MS:
         return False
     by = _removed_by(life, member_id, at_ms)
     loads_ms = [event.at_ms for event in life.truth if event.kind == "coordinator-loaded" and event.broker in by]
-    timeout_ms = _session_timeout_ms(life, member_id, at_ms) or 0
-    restarted = any(abs(load_ms + timeout_ms - at_ms) <= SAME_INSTANT_MS for load_ms in loads_ms)
-    return restarted and _has_no_start(life, at_ms)
+    restarted_ms = at_ms - (_session_timeout_ms(life, member_id, at_ms) or 0)
+    if rule == SESSION_EXPIRED:
+        restarted = any(abs(load_ms - restarted_ms) <= SAME_INSTANT_MS for load_ms in loads_ms)
+    else:
+        load_ms = max((ms for ms in loads_ms if ms <= at_ms), default=None)
+        term = [line for line in _lines(life) if line["broker"] in by and (load_ms or 0) <= line["at_ms"] <= at_ms]
+        heard = any(_is_beat_of(line, member_id) for line in term)
+        restarted = load_ms is not None and not heard and _may_have_loaded_at(life, restarted_ms, load_ms, term)
+    return restarted and _has_no_start(life, by, at_ms)
 
 
-def _has_no_start(life: Life, at_ms: int) -> bool:
-    """Tell whether no line shows the JoinGroup or LeaveGroup that began the join phase of an instant."""
-    signs = [event.at_ms for event in life.truth if event.kind == "rebalance" and event.at_ms < at_ms]
+def _may_have_loaded_at(life: Life, at_ms: int, load_ms: int, term: list[dict[str, Any]]) -> bool:
+    """Tell whether a coordinator may have loaded at an instant, given when it did, and the lines of its term.
+
+    It had loaded before its first answer and its first record that show it, and after its predecessor's last record.
+    """
+    written_ms = [row.timestamp_ms for row in life.rows if row.source == OFFSETS]
+    before_ms = max((ms for ms in written_ms if ms < load_ms), default=0)
+    shown_ms = [line["at_ms"] - line["totalTimeMs"] for line in term if _has_loaded(line)]
+    return before_ms <= at_ms <= min(shown_ms + [ms for ms in written_ms if ms >= load_ms], default=at_ms)
+
+
+def _dated_by_another_clock(life: Life, removal: Removal) -> bool:
+    """The end of a session that began with a load is reported too late: the predecessor's clock was ahead.
+
+    The predecessor seems to have coordinated after the load, and no line shows how far the brokers' clocks differ. The
+    reported end is still one that the new coordinator's own answers allow.
+    """
+    what, rule, member_id, at_ms, told_ms = removal
+    by = _removed_by(life, member_id, at_ms)
+    loads = [e for e in life.truth if e.kind == "coordinator-loaded" and e.broker in by and e.at_ms <= at_ms]
+    timeout_ms = _session_timeout_ms(life, member_id, at_ms)
+    if what != OFF or rule != SESSION_EXPIRED or told_ms is None or not loads or timeout_ms is None:
+        return False
+    load_ms, ahead_ms = loads[-1].at_ms, _ahead_ms(life, loads[-1].broker)
+    lines = list(_lines(life))
+    own = [line for line in lines if line["broker"] in by and load_ms <= line["at_ms"] <= at_ms]
+    shown_ms = min((line["at_ms"] - line["totalTimeMs"] for line in own if _has_loaded(line)), default=at_ms)
+    before = [line for line in lines if line["at_ms"] - _ahead_ms(life, line["broker"]) <= load_ms - ahead_ms]
+    answered_ms = [line["at_ms"] for line in before if line["response"].get("errorCode") not in REFUSALS]
+    contradicted = max(answered_ms, default=0) > load_ms + TOLERANCE_MS
+    began_with_it = abs(load_ms + timeout_ms - at_ms) <= SAME_INSTANT_MS
+    return contradicted and began_with_it and at_ms < told_ms <= shown_ms + timeout_ms
+
+
+def _ahead_ms(life: Life, broker: str) -> int:
+    """Return how far a broker's clock is ahead."""
+    return life.plan.clock_offsets_ms[int(broker.removeprefix("broker-")) - 1]
+
+
+def _has_no_start(life: Life, by: set[str], at_ms: int) -> bool:
+    """Tell whether no line shows the JoinGroup or LeaveGroup that began a broker's join phase of an instant."""
+    begun = (event for event in life.truth if event.kind == "rebalance" and event.broker in by)
+    signs = [event.at_ms for event in begun if event.at_ms < at_ms]
     return bool(signs) and not any(_arrived_at(row, signs[-1]) for row in life.rows)
 
 
@@ -446,6 +501,7 @@ CLASSES: dict[str, Callable[[Life, Removal], bool]] = {
     "two timers in one instant": _two_timers_at_once,
     "two timers in a short pause": _began_unseen,
     "two timers after a load": _began_unseen_after_a_load,
+    "a load that only another broker's clock dates": _dated_by_another_clock,
     "a join phase that died with its coordinator": _died_with_its_coordinator,
     "a session that may have outlasted its coordinator": _may_have_outlasted_its_coordinator,
     "a leave sent to a deposed coordinator": _left_a_deposed_coordinator,

@@ -2,8 +2,9 @@
 
 from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_LEAVES, MAX_UNANSWERED_JOINS, GroupReplica, Leave
 from coordinator_model.replica.member import Member
+from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.session_timer import JudgementContext
-from coordinator_model.states import Cause
+from coordinator_model.states import POLL_EXCEEDED, Cause, Evidence
 
 CUT_MS = 2
 """How much earlier than an answer the next request on its connection may seem to come. A line's instant is truncated to
@@ -74,3 +75,23 @@ def heard_since(member: Member, left_ms: int | None, context: JudgementContext) 
     That broker's clock may differ, so only a heartbeat more than a grace later counts.
     """
     return left_ms is not None and (member.last_heartbeat_ms or 0) > left_ms + context.thresholds.grace_ms
+
+
+def poll_departure(
+    leave: Leave, replica: GroupReplica, context: JudgementContext, evidence: Evidence, decided_ms: int
+) -> Departure:
+    """Return the departure of a member that left because it did not poll in time.
+
+    If its client has not reported when the poll interval ended, its leave dates the deadline.
+    """
+    return Departure(
+        member=leave.member,
+        rule=POLL_EXCEEDED,
+        cause=Cause.POLL_INTERVAL,
+        evidence=evidence,
+        removed_ms=decided_ms,
+        deadline_ms=leave.member.poll_deadline_ms or leave.member.away_ms or leave.applied_ms,
+        generation=replica.generation,
+        broker=context.broker,
+        judge_after_ms=0 if context.by_records else decided_ms,  # records may be older than what a client reports
+    )

@@ -21,9 +21,20 @@ def may_have_timed_out(departure: Departure) -> bool:
 def too_young(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether the phase was too short to end by its timeout, even from its earliest possible start."""
     longest_ms = _longest_ms(departure.phase)
-    if longest_ms is None:
+    if longest_ms is None or _may_have_begun_before_its_sign(departure):
         return False
     return departure.removed_ms - departure.phase.began_after_ms < longest_ms - context.thresholds.grace_ms
+
+
+def _may_have_begun_before_its_sign(departure: Departure) -> bool:
+    """Tell whether the phase may have begun one timeout before its end, and before its first sign.
+
+    The JoinGroup that began it has no line if its client asked again. The timeout of the member whose JoinGroup was the
+    first sign does not count then.
+    """
+    phase, removed_ms = departure.phase, departure.removed_ms
+    began_ms = removed_ms - (phase.limit_ms or 0)
+    return phase.began_after_ms <= began_ms < (phase.started_ms or 0)
 
 
 def possible_ends_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context: JudgementContext) -> list[int]:

@@ -238,11 +238,12 @@ def _longest_session_ms(together: Together) -> int:
 def had_restarted(together: Together) -> bool:
     """Tell whether all session timers of a group that became empty had surely restarted unseen.
 
-    If its record seems late, another coordinator had loaded the group. If it seems early, that coordinator had loaded
-    the group before its move was seen.
+    If its record seems late, another coordinator had loaded the group. If it seems early for a member, that coordinator
+    had loaded the group before its move was seen. The timers of other members may have run out by then all the same.
     """
     same, context = together.dropped, together.context
-    return _no_known_timer_ran(together) or all(_outlived(d, context) and may_have_ended(d, context) for d in same)
+    outlived = [d for d in same if _outlived(d, context)]
+    return _no_known_timer_ran(together) or (bool(outlived) and all(may_have_ended(d, context) for d in same))
 
 
 def may_have_restarted(together: Together) -> bool:

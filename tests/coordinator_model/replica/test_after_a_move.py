@@ -154,6 +154,14 @@ def test_a_group_emptied_a_little_late_leaves_the_earlier_sessions_open(removed_
     assert ends == {"m1": (10_000, from_ms, until_ms), "m2": (12_000, None, None)}
 
 
+def test_a_group_is_emptied_by_one_that_loaded_while_metadata_named_its_predecessor():
+    """broker-2 loads the group at 4,500. A broker that does not know it yet names broker-1 at 9,000."""
+    story = two_brokers(stable("m1", Who("m2", session_ms=10_000, port=5_001))).leads(0, "broker-1", 9_000)
+    story.beats("m1", 1_000, 4_000).beats("m2", 1_000, 4_000).leads(14_000, "broker-2").record(14_500, 2)
+    told = story.beat(16_000, "m1", error=25, broker="broker-2").play(40_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m1", 10_500), ("m2", 14_500)]
+
+
 def test_who_was_replaced_at_a_deposed_coordinator_may_end_last_at_the_next():
     """broker-2 loads the group at 5,000, unseen. There pod-1's session of 10 s ends last, and the group is empty.
 

@@ -191,6 +191,13 @@ def test_a_session_starts_when_a_sync_that_waited_is_answered():
     assert story.play(18_000).facts("session-expired", "subject", "deadline_ms") == [("m2", 15_000)]
 
 
+def test_a_session_starts_when_a_sync_is_answered_with_the_leaders():
+    """The assignment is stored at 5,130, 128 ms after its record is written. m2 asks at 5,030."""
+    story = joined_twice().join(5_000, "m1", 2, listed=["m1", "m2"]).join(5_000, "m2", 2).record(5_002, 2, "m1", "m2")
+    story.sync(5_130, "m1", 2, leader=True, parked_ms=128).sync(5_130, "m2", 2, parked_ms=100)
+    assert silent_after(story, 6_000, 2) == 5_130 + 6_000
+
+
 def test_a_sync_answered_from_stable_restarts_nothing_though_it_stood_in_a_queue():
     """m2 joined and synced in time; what it asks once more comes long after, and waits for a busy broker only."""
     story = rebalance(joined_twice(), 5_000, 2, "m1", "m2").sync(9_300, "m2", 2, parked_ms=300)

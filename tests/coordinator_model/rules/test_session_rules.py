@@ -96,6 +96,21 @@ def test_a_member_never_heard_is_not_accused_if_all_else_is_possible(story):
     assert verdicts(story(), until=9_000) == []
 
 
+@pytest.mark.parametrize(("told", "accused"), [("m1", []), ("m2", [("m1", 11_000)])])
+def test_who_is_told_to_rejoin_in_the_phase_did_not_begin_it_as_its_session_ended(told, accused):
+    """The leader's SyncGroup does not come, or comes just before the leader's session ends, into a newcomer's phase."""
+    story = stable("m1", "m2").beats("m1", 1_000, 4_000).beats("m2", 1_000, 4_000)
+    story.beat(4_500, "m2", error=27).join(5_000, "m1", 2, listed=["m1", "m2"], parked_ms=400)
+    story.join(5_000, "m2", 2, parked_ms=400).beats("m2", 6_000, 10_000, generation=2)
+    story.join(10_500, "m3", -1, error=79, asked="")
+    if told == "m1":
+        story.sync(10_991, "m1", 2, error=27, parked_ms=0)
+    else:
+        story.beat(10_991, "m2", 2, error=27)
+    story.beat(11_400, "m2", 2, error=27).beat(12_000, "m2", 2, error=27)
+    assert story.play(14_000).facts("session-expired", "subject", "deadline_ms") == accused
+
+
 @pytest.mark.parametrize("told", ["by a 27", "by an id given out"])
 def test_a_successor_may_wait_in_a_rebalance_reported_late(told):
     """It asks to join at 15,900, into a phase that m3 has begun at 15,860; m1 hears of it late, or not at all."""

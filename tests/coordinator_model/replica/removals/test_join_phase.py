@@ -484,6 +484,15 @@ def test_a_phase_younger_than_its_timeout_cannot_have_been_missed():
     assert ends(story, 12_000).accusations == []
 
 
+@pytest.mark.parametrize(("ends_ms", "told"), [(18_300, [("rebalance-timeout", "m2")]), (17_000, [])])
+def test_a_phase_may_have_begun_one_timeout_before_its_end_and_before_its_first_sign(ends_ms, told):
+    """A JoinGroup of m1 begins it at 8,300, and has no line: m1 asks again. The newcomer, with a minute, did not."""
+    story = group().beats("m2", 9_400, ends_ms - 900, error=27)
+    newcomer = Who("m3", port=5_060, poll_ms=60_000)
+    joins(story, 8_100, newcomer).join(ends_ms, newcomer, 2, parked_ms=ends_ms - 8_700)
+    assert ends(story, ends_ms, "m1", newcomer).accusations == told
+
+
 def test_the_deadline_of_one_whom_the_phase_lost_is_its_start():
     """m3 expires at 9,000, nobody tells before m1's 27 at 10,400: 19,000 is the timeout to the millisecond."""
     story = group("m1", "m2", "m3", m2_until_ms=9_400).beats("m3", 1_000, 3_000)
