@@ -6,7 +6,7 @@ They use a client id of their own, so that a running monitor does not take their
 import json
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
@@ -91,17 +91,17 @@ class Cluster:
             yield self._check_reports(name)
         for name in self._there((*self._kafka.telemetry_topics, *self._kafka.client_telemetry_topics)):
             yield from self._check_topic(self._topics[name])
-        heard = bool(lines) and all(line.status is Status.OK for line in lines)
+        heard = [broker for broker, line in zip(self._brokers, lines, strict=False) if line.status is Status.OK]
         logged = not heard and bool(telemetry) and self._has_coordinator_lines(telemetry)
-        yield self._tier(heard=heard, logged=logged)
+        yield self._tier(heard, logged=logged)
         reports = bool(self._there(self._kafka.client_telemetry_topics))
-        tier = self._number(heard=heard, logged=logged)
+        tier = REQUEST_LOG if heard else COORDINATOR_LOG if logged else RECORDS_ONLY
         yield from would_add(tier, reports=reports, pushes=pushes(self._admin))
 
     def _check_brokers(self) -> Check:
         described = describe_cluster(self._admin)
         self._brokers = sorted(broker["broker_id"] for broker in described["brokers"])
-        return ok("broker", f"cluster {described['cluster_id']}, brokers {', '.join(map(str, self._brokers))}")
+        return ok("broker", f"cluster {described['cluster_id']}, brokers {_listed(self._brokers)}")
 
     def _error_of(self, topic: str) -> int:
         return int(self._topics.get(topic, {"error_code": UNKNOWN_TOPIC})["error_code"])
@@ -201,14 +201,13 @@ class Cluster:
         filled = any(ends[partition] > begins[partition] for partition in partitions)
         return filled and self._await_record(lambda line: tier_of_line(line.value) == COORDINATOR_LOG) is not None
 
-    @staticmethod
-    def _number(*, heard: bool, logged: bool) -> int:
-        if heard:
-            return REQUEST_LOG
-        return COORDINATOR_LOG if logged else RECORDS_ONLY
-
-    def _tier(self, *, heard: bool, logged: bool) -> Check:
+    def _tier(self, heard: Collection[int], *, logged: bool) -> Check:
+        """Tell the tier. `heard`: the brokers whose request log arrives, each under a key of its own."""
         clients = "with client telemetry" if self._there(self._kafka.client_telemetry_topics) else "no client telemetry"
+        if silent := [broker for broker in self._brokers if heard and broker not in heard]:
+            found = f"2 on brokers {_listed(heard)}, not yet on {_listed(silent)}, {clients}"
+            unknown = f"heartbeats in groups coordinated by {_listed(silent)} stay unknown"
+            return warn("tier", f"{found}: {unknown}", "see the lines `telemetry of …` above")
         if heard:
             return ok("tier", f"2: records and request telemetry, {clients}: violations as they happen")
         if logged:
@@ -238,6 +237,10 @@ def _client_id(value: bytes | None) -> str | None:
         return str(json.JSONDecoder().raw_decode(text.decode("utf-8", "replace"))[0]["requestHeader"]["clientId"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def _listed(brokers: Iterable[int]) -> str:
+    return ", ".join(map(str, brokers))
 
 
 def _said(error: Exception) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 MINIMUM_JAVA: Final = 17
-_ADVICE: Final = f"install Java {MINIMUM_JAVA} or newer (Debian: apt-get install openjdk-{MINIMUM_JAVA}-jre-headless)"
+_ADVICE: Final = f"install Java {MINIMUM_JAVA} or newer (Debian: apt-get install default-jre-headless)"
 
 
 class JavaMissingError(RuntimeError):

@@ -2,13 +2,15 @@
 
 Spark refuses, or worse misreads, a checkpoint if the key, the number of shuffle partitions or the state format has
 changed. So the job compares them before it starts: a checkpoint that no longer fits is kept aside, a fresh one begins,
-and it adopts the open incidents of the store, because an incident's identity does not depend on the checkpoint.
+and it adopts the open incidents of the store, because an incident's identity does not depend on the checkpoint. Only
+the newest of those kept aside stays.
 Topics may come and go: a single reader of all topics tolerates that.
 """
 
 import fcntl
 import json
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -77,6 +79,7 @@ def open_checkpoint(
             write_atomically(file, json.dumps(known, indent=2) + "\n")
         folder = data_folder / known["checkpoint_id"]
         return Checkpoint(known["checkpoint_id"], folder, known["live_from_ms"], resumed=True)
+    _delete_all_but_newest(data_folder)
     checkpoint_id, from_ms = f"checkpoint-{uuid.uuid4().hex[:12]}", live_from_ms()
     content = {"checkpoint_id": checkpoint_id, "live_from_ms": from_ms, "layout": asdict(layout)}
     write_atomically(file, json.dumps(content, indent=2) + "\n")
@@ -117,6 +120,13 @@ def write_atomically(file: Path, text: str) -> None:
         out.flush()
         os.fsync(out.fileno())
     temporary.replace(file)
+
+
+def _delete_all_but_newest(data_folder: Path) -> None:
+    """Keep one checkpoint that was set aside, for whoever looks for the cause; each takes half a gigabyte and more."""
+    folders = sorted(data_folder.glob("checkpoint-*"), key=lambda folder: folder.stat().st_mtime_ns)
+    for folder in folders[:-1]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _read(file: Path) -> dict[str, Any] | None:

@@ -126,7 +126,7 @@ def require_java() -> None:
     """Raise `RunError` unless there is a Java that Spark can run on."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
-    hint = f"Java {OLDEST_JAVA} or newer is needed: install a JRE (Debian: openjdk-17-jre-headless) or set JAVA_HOME"
+    hint = f"Java {OLDEST_JAVA} or newer is needed: install a JRE (Debian: default-jre-headless) or set JAVA_HOME"
     try:
         said = subprocess.run([java or "java", "-version"], capture_output=True, text=True, check=True, timeout=30)
     except (OSError, subprocess.SubprocessError):

@@ -96,6 +96,11 @@ def missing() -> str | None:
     return None if tried.returncode == 0 else "this user may not make namespaces: be root"
 
 
+def stop_s(name: str) -> int:
+    """How long an engine waits after SIGTERM until it kills a service."""
+    return int(SERVICES[name]["stop_grace_period"].removesuffix("s"))
+
+
 class Image:
     """What an engine takes of an image that the Dockerfile builds."""
 

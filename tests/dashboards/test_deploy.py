@@ -1,8 +1,10 @@
 """docker-compose.yml, the Dockerfile and the files they mount, as far as they can be checked without an engine."""
 
+import configparser
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -18,8 +20,10 @@ from streaming.config import load
 from streaming.embedded.settings import SNIPPET
 from streaming.kafka_config import Kafka
 from streaming.reporter import TOPIC as CLIENT_TELEMETRY_TOPIC
+from streaming.serve.server import STOP_S
 from streaming.telemetry_topics import TELEMETRY_TOPIC, creation_command
 from tests.dashboards.dockerfile import STAGES, first_image, instructions, packages_stage
+from tests.dashboards.engine import stop_s
 from tests.repository.locks import locked
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +48,7 @@ PROVISIONING = DEPLOY / "grafana" / "provisioning"
 HADOLINT = shutil.which("hadolint", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
 AMTOOL = shutil.which("amtool")
 PROMTOOL = shutil.which("promtool")
+SYSTEMD = shutil.which("systemd-analyze")
 
 
 def yaml(path):
@@ -159,6 +164,25 @@ def test_the_broker_ships_its_telemetry_into_topics_that_exist_first():
     assert "topics" in SERVICES["run"]["depends_on"]
 
 
+def test_the_broker_alone_loads_its_log4j2_file_and_no_tool_in_its_container(tmp_path):
+    """A tool that loaded it would log as the broker into the telemetry topic, at each health check."""
+    for name in ("kafka-storage.sh", "kafka-server-start.sh"):
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "{name}:$KAFKA_LOG4J_OPTS"\n')
+        (tmp_path / name).chmod(0o755)
+    script = SERVICES["kafka"]["command"][0].replace("/opt/kafka/bin", str(tmp_path))
+    environment = {"PATH": os.environ["PATH"], **SERVICES["kafka"].get("environment", {})}
+    told = subprocess.run(["bash", "-euc", script], env=environment, capture_output=True, text=True, check=True).stdout
+    option = "-Dlog4j2.configurationFile=/etc/group-monitor/log4j2.yaml"
+    assert told.splitlines() == ["kafka-storage.sh:", f"kafka-server-start.sh:{option}"]
+    assert not environment.keys() & {"KAFKA_LOG4J_OPTS", "KAFKA_HEAP_OPTS"}
+
+
+@pytest.mark.parametrize("name", ["run", "serve"])
+def test_an_engine_waits_longer_than_the_monitor_takes_to_stop(name):
+    """`serve` ends its requests, then its threads, each within `STOP_S`; `run` its batch, then Spark."""
+    assert stop_s(name) > 3 * STOP_S
+
+
 def test_the_sample_consumers_are_told_what_they_ask_for():
     for name in SAMPLES:
         spec = json.loads(SERVICES[name]["command"][0])
@@ -192,6 +216,14 @@ def test_grafanas_provisioning_fits_together():
     assert {policy["receiver"], *(route["receiver"] for route in policy["routes"])} == points
 
 
+def test_grafana_sends_no_info_at_any_time():
+    policies = yaml(PROVISIONING / "alerting" / "policies.yml")
+    (policy,), (mute,) = policies["policies"], policies["muteTimes"]
+    (route,) = [route for route in policy["routes"] if ["severity", "=", "info"] in route["object_matchers"]]
+    assert route["mute_time_intervals"] == [mute["name"]]
+    assert mute["time_intervals"] == [{"times": [{"start_time": "00:00", "end_time": "24:00"}]}]
+
+
 @pytest.mark.skipif(AMTOOL is None, reason="amtool is not on PATH (Debian: prometheus-alertmanager)")
 @pytest.mark.parametrize(
     ("labels", "receiver"),
@@ -220,6 +252,35 @@ def test_prometheus_takes_its_configuration(tmp_path):
         if source.startswith("."):
             shutil.copy(ROOT / source, tmp_path / Path(target).name)
     ran(PROMTOOL, "check", "config", str(tmp_path / "prometheus.yml"))
+
+
+def units():
+    """Name -> keys of the section that says how its process runs."""
+    for path in sorted((DEPLOY / "systemd").iterdir()):
+        unit = configparser.ConfigParser(interpolation=None)
+        unit.optionxform = str
+        unit.read(path)
+        yield path.stem, dict(unit["Service"])
+
+
+def test_both_systemd_units_run_where_the_relative_paths_of_one_file_mean_the_same():
+    found = dict(units())
+    assert found.keys() == {"group-monitor-run", "group-monitor-serve"}
+    for name, service in found.items():
+        command = name.removeprefix("group-monitor-")
+        assert service["ExecStart"].partition(" ")[2] == f"{command} --config /etc/group-monitor/monitor.toml"
+        assert service["WorkingDirectory"] == f"/var/lib/{service['StateDirectory']}" == "/var/lib/group-monitor"
+    assert found["group-monitor-run"]["KillMode"] == "mixed"  # Spark's JVM has to outlive the batch
+
+
+@pytest.mark.skipif(SYSTEMD is None, reason="systemd-analyze is not on PATH (Debian: systemd)")
+def test_systemd_takes_the_units(tmp_path):
+    for path in (DEPLOY / "systemd").iterdir():
+        text = path.read_text().replace("/opt/kafka-group-monitor/.venv/bin/group-monitor", "/bin/true")
+        (tmp_path / path.name).write_text(text)
+    command = [SYSTEMD, "verify", *map(str, sorted(tmp_path.iterdir()))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert [line for line in done.stderr.splitlines() if "group-monitor" in line] == []  # others are the machine's
 
 
 @pytest.mark.skipif(HADOLINT is None, reason="hadolint is neither in the venv (make setup) nor on PATH")
@@ -297,6 +358,25 @@ def test_the_images_command_serves_with_the_packages_of_its_lock_alone(image, tm
         serve.terminate()
         serve.communicate(timeout=30)
     assert serve.returncode == 0
+
+
+def readme_commands(program):
+    """The words of each command of README.md's code blocks that begins with `program`."""
+    text = (ROOT / "README.md").read_text().replace("\\\n", " ")
+    return [shlex.split(line) for line in text.splitlines() if line.strip().startswith(f"{program} ")]
+
+
+def test_readme_runs_the_images_that_it_builds_with_their_port_and_data(monkeypatch):
+    built = {words[words.index("--tag") + 1] for words in readme_commands("docker build")}
+    run, serve = started = readme_commands("docker run")
+    for words, command in zip(started, ("run", "serve"), strict=True):
+        image, *arguments = words[-4:]
+        assert image in built
+        assert arguments == [command, "--config", "/etc/group-monitor/monitor.toml"]
+    assert "group-monitor:/var/lib/group-monitor" in run
+    name, _, value = next(word for word in serve if "=" in word).partition("=")
+    monkeypatch.setenv(name, value)
+    assert load(None).serve.host == "0.0.0.0"  # noqa: S104 - of its container
 
 
 def test_the_images_are_built_from_files_that_are_there_and_sent():

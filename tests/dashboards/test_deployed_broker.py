@@ -19,7 +19,7 @@ pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parents[2]
 KAFKA = YAML(typ="safe").load(ROOT / "docker-compose.yml")["services"]["kafka"]
 BIN = """#!/bin/sh
-exec {java} -Xmx512m {options} -cp '{class_path}' {main} "$@"
+exec {java} $KAFKA_HEAP_OPTS $KAFKA_LOG4J_OPTS -cp '{class_path}' {main} "$@"
 """
 
 
@@ -49,13 +49,9 @@ def container(tmp_path):
     (tmp_path / "server.properties").write_text(properties)
     snippet = moved(SNIPPET.read_text(), ("127.0.0.1:9092", f"127.0.0.1:{port}"))
     (tmp_path / "log4j2.yaml").write_text(snippet)
-    options = moved(KAFKA["environment"]["KAFKA_LOG4J_OPTS"], ("/etc/group-monitor", str(tmp_path)))
-    for name, main, flags in (
-        ("kafka-storage.sh", "kafka.tools.StorageTool", ""),
-        ("kafka-server-start.sh", "kafka.Kafka", options),
-    ):
+    for name, main in (("kafka-storage.sh", "kafka.tools.StorageTool"), ("kafka-server-start.sh", "kafka.Kafka")):
         program = tmp_path / name
-        program.write_text(BIN.format(java=java, options=flags, class_path=class_path, main=main))
+        program.write_text(BIN.format(java=java, class_path=class_path, main=main))
         program.chmod(0o755)
     script = moved(KAFKA["command"][0], ("/opt/kafka/bin", str(tmp_path)), ("/etc/group-monitor", str(tmp_path)))
     return [*KAFKA["entrypoint"], script], port

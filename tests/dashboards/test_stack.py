@@ -81,4 +81,4 @@ def test_stopped_by_the_engine_it_ends_in_order(stack):
     for name in ("run", "serve"):
         (process,) = stack.running(name)
         process.terminate()
-        assert process.wait(60) == 0, stack.log(name)
+        assert process.wait(engine.stop_s(name)) == 0, stack.log(name)

@@ -15,7 +15,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,10 +35,10 @@ from streaming.log4j2 import APIS, Snippet, as_yaml
 from streaming.recorder import Recording
 from streaming.telemetry_topics import TELEMETRY_TOPIC
 from tests.e2e.clients import Client, Spec
+from tests.support.waiting import await_true
 
 IVY_FILE = Path(__file__).with_name("old-brokers.xml")
 KEY = "broker-1"
-WAIT_S = 90.0
 SESSION_MS = 6_000
 POLL_LIMIT_MS = 8_000
 COORDINATORS = ("[GroupCoordinator ", "[GroupMetadataManager brokerId=")
@@ -122,8 +122,8 @@ class Broker:
             if self._run("kafka.tools.StorageTool", *options).wait(60) != 0:
                 raise RuntimeError((self.folder / "console.log").read_text())
         self._run("kafka.Kafka", self.folder / "server.properties")
-        await_(lambda: 1 in ask.live_brokers(self.port), f"broker in {self.folder}")
-        await_(lambda: ask.has_coordinator(self.port), "coordinator")
+        await_true(lambda: 1 in ask.live_brokers(self.port), f"no broker in {self.folder}")
+        await_true(lambda: ask.has_coordinator(self.port), "no coordinator")
 
     def lines(self) -> Iterator[str]:
         """Yield the lines that a shipper would send: about groups, and of the coordinator."""
@@ -174,14 +174,6 @@ class Broker:
             process.wait()
 
 
-def await_(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"no {what} in {WAIT_S} s")
-        time.sleep(0.2)
-
-
 class Scene:
     """The consumers of a scene, and what was done to them: group, member id and what the broker must have logged."""
 
@@ -208,7 +200,7 @@ class Scene:
         java = [self.start("java", "slept", name, **slow) for name in ("sleeps", "stays")]
         consumers = [self.start("confluent-848", "modern", n) for n in ("killed", "closed", "stays") * modern]
         everybody = [*plain, *static, *missed, *java, *consumers]
-        await_(lambda: all(client.assigned for client in everybody), "assignment of all")
+        await_true(lambda: all(client.assigned for client in everybody), "not all are assigned")
         time.sleep(4)  # the last rebalances are over
         for client, what in ((plain[0], "session-expired"), (plain[1], "left"), (static[1], "session-expired")):
             self.note(client, what)

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from confluent_kafka import ConsumerGroupState
+from confluent_kafka.admin import AdminClient
 
 from streaming.cli import main
 from streaming.embedded import TELEMETRY_TOPIC
@@ -22,6 +24,7 @@ from streaming.kafka_config import Kafka
 from streaming.recorder import Recording
 from tests.e2e.clients import Client, Spec
 from tests.support.parts import skip_without_broker
+from tests.support.waiting import await_true
 
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,18 +34,9 @@ SETTINGS = {
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.heartbeat.interval.ms": "1500",
 }
-WAIT_S = 90.0
 AFTERMATH_S = 3.0
 TOLERANCE_MS = 1_000
 VIOLATIONS = {"session-expired", "rebalance-timeout", "poll-exceeded", "member-removed"}
-
-
-def await_(condition, what):
-    deadline = time.monotonic() + WAIT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"no {what} in {WAIT_S} s"
-        time.sleep(0.2)
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +72,12 @@ def ask_for_topic(server):
         admin.create_topics({"orders": {"num_partitions": 4, "replication_factor": 1}}, wait_for_metadata=True)
 
 
+def stable(admin):
+    """Tell whether both groups are stable with all their members, so that no rebalance is left to interrupt."""
+    groups = [described.result() for described in admin.describe_consumer_groups(["classic", "modern"]).values()]
+    return all(group.state == ConsumerGroupState.STABLE and len(group.members) == 3 for group in groups)
+
+
 def play(stack, server, log):
     """Start two groups of three; in each, one is killed, one is closed and one stays."""
     clients = []
@@ -86,8 +86,8 @@ def play(stack, server, log):
             client = Client(Spec(software, group, f"{group}-{fate}", ("orders",)), server, lambda *_: None)
             stack.callback(client.end)
             clients.append(client)
-    await_(lambda: all(client.assigned for client in clients), "assignment of all")
-    time.sleep(3)  # the last rebalance is over
+    admin = AdminClient({"bootstrap.servers": server})
+    await_true(lambda: all(client.assigned for client in clients) and stable(admin), "no stable groups", pause_s=0.2)
     for client in clients:
         if "killed" in client.spec.name:
             client.kill()
@@ -97,7 +97,7 @@ def play(stack, server, log):
     def logged(kind):
         return [event for event in read_truth({"broker-1": [log]}) if event.kind == kind]
 
-    await_(lambda: len(logged(SESSION_EXPIRED)) == 2 and len(logged(LEFT)) == 2, "two expiries and two leaves")
+    await_true(lambda: len(logged(SESSION_EXPIRED)) == 2 and len(logged(LEFT)) == 2, "not two expiries and two leaves")
     time.sleep(AFTERMATH_S)
     return read_truth({"broker-1": [log]})
 

@@ -21,25 +21,18 @@ from streaming.reporter.confluent import TOPIC
 from streaming.telemetry_topics import REPORT_CONFIGS
 from tests.e2e.clients import Client, Spec
 from tests.support.parts import skip_without_broker
+from tests.support.waiting import await_true
 
 pytestmark = pytest.mark.e2e
 GROUPS = {"kafka-python": "classic", "confluent-848": "kip-848"}
 FATES = ("stays", "killed", "closed")
 LIMIT_MS = 6_000
-WAIT_S = 60.0
 AFTERMATH_S = 2.5  # as in `world`: the grace ends inside the capture
 PROPERTIES = {
     "group.initial.rebalance.delay.ms": "500",
     "group.consumer.session.timeout.ms": "7000",
     "group.consumer.heartbeat.interval.ms": "1000",
 }
-
-
-def await_(condition, what):
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"no {what} in {WAIT_S} s"
-        time.sleep(0.1)
 
 
 def overdue(capture):
@@ -71,8 +64,10 @@ def play(stack, cluster, capture):
             stack.callback(client.end)
     for group in GROUPS.values():
         mine = [client for (of, _), client in clients.items() if of == group]
-        await_(
-            lambda mine=mine, group=group: {c.member_id for c in mine} == remaining(cluster, group), f"all of {group}"
+        await_true(
+            lambda mine=mine, group=group: {c.member_id for c in mine} == remaining(cluster, group),
+            f"not all of {group} are in it",
+            pause_s=0.2,
         )
         clients[group, "killed"].kill()
         clients[group, "closed"].close()
@@ -85,8 +80,12 @@ def play(stack, cluster, capture):
     hanging.stall(3_600)
     for group in GROUPS.values():
         stays = {clients[group, "stays"].member_id}
-        await_(lambda group=group, stays=stays: remaining(cluster, group) == stays, f"removals from {group}")
-    await_(lambda: overdue(capture), "breach of the limit")
+        await_true(
+            lambda group=group, stays=stays: remaining(cluster, group) == stays,
+            f"nobody was removed from {group}",
+            pause_s=0.2,
+        )
+    await_true(lambda: overdue(capture), "no breach of the limit", pause_s=0.2)
     time.sleep(AFTERMATH_S)
     recording.finish()
     return {key: client.member_id for key, client in clients.items()} | {("hangs-classic", "hangs"): hanging.member_id}

@@ -32,6 +32,7 @@ from tests.e2e.clients import Client, Spec, java_compiles
 from tests.oracle.monitor import Monitor
 from tests.oracle.perturb import Arrival, arrivals
 from tests.support.parts import skip_without_broker
+from tests.support.waiting import await_true
 
 pytestmark = pytest.mark.e2e
 LIMIT_MS = 30_000  # a fifth of it is longer than the interval of pushes, which is 5 s
@@ -90,13 +91,6 @@ GROUPS = (
     ("revoked", REVOKED),
 )
 GUILTLESS = [group for group in GROUPS if group[0] not in ("hangs", "static", "revoked")]
-
-
-def await_(condition, what):
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, f"no {what} in {WAIT_S} s"
-        time.sleep(0.2)
 
 
 def name(fate, kind):
@@ -176,7 +170,7 @@ def played(tmp_path_factory):
         for client in scene.clients.values():
             client.wait_for("assigned", timeout_s=WAIT_S)
         wanted = {f'"client-of-{name(*key)}'.encode() for key in GROUPS if ALL_KINDS[key[1]].pushes}
-        await_(lambda: _pushing(capture, wanted), "push of each")
+        await_true(lambda: _pushing(capture, wanted), "no push of each", pause_s=0.2)
         scene.act()
         scene.await_end()
         recording.finish()

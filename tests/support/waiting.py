@@ -19,9 +19,10 @@ def interruptible() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def await_true(claim, what="it never became true", *, timeout_s=PATIENCE_S):
-    """Wait for something another process or thread does and gives no event for."""
+def await_true(claim, what="it never became true", *, timeout_s=PATIENCE_S, pause_s=0.05):
+    """Return the first answer that is true; for what another process or thread does and gives no event for."""
     deadline = time.monotonic() + timeout_s
-    while not claim():
+    while not (answer := claim()):
         assert time.monotonic() < deadline, what
-        time.sleep(0.05)
+        time.sleep(pause_s)
+    return answer

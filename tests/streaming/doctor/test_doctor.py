@@ -7,14 +7,16 @@ import sys
 from contextlib import closing
 from importlib import metadata
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from streaming.config import Serve, Settings, StoreSettings
 from streaming.connection.pushes import Pushes
+from streaming.doctor import cluster as cluster_checks
 from streaming.doctor import machine
-from streaming.doctor.check import Status, warn
-from streaming.doctor.cluster import _client_id
+from streaming.doctor.check import Status, ok, warn
+from streaming.doctor.cluster import Cluster, _client_id
 from streaming.doctor.coverage import MAX_GROUPS, check_coverage
 from streaming.doctor.rights import acl_lines
 from streaming.doctor.tiers import BELOW, snippet, would_add
@@ -316,6 +318,22 @@ class TestCoverage:
         assert list(check_coverage(settings, CLUSTER)) == []
         Store.open(settings.connection_url()).close()
         assert list(check_coverage(settings, CLUSTER)) == []
+
+
+def test_while_brokers_restart_one_by_one_the_tier_is_told_of_each(monkeypatch):
+    topic = {"name": "group-telemetry", "error_code": 0, "partitions": []}
+    brokers = {"cluster_id": "c", "brokers": [{"broker_id": number} for number in (3, 1, 2)]}
+    lines = [ok("telemetry of 1", "came"), ok("telemetry of 2", "came"), warn("telemetry of 3", "no line", "wait")]
+    monkeypatch.setattr(cluster_checks, "describe_cluster", lambda _: brokers)
+    monkeypatch.setattr(cluster_checks, "pushes", lambda _: Pushes.ASKED_FOR)
+    monkeypatch.setattr(Cluster, "_check_lines", lambda *_: iter(lines))
+    monkeypatch.setattr(Cluster, "_check_topic", lambda *_: iter(()))
+    admin = Mock(describe_topics=lambda _: [topic])
+    checks = list(Cluster(Kafka(), admin, Mock(), "doctor").checks())
+    [tier] = [check for check in checks if check.name == "tier"]
+    assert tier.status is Status.WARN
+    assert tier.found.startswith("2 on brokers 1, 2, not yet on 3, ")
+    assert not [check for check in checks if BELOW in check.found]
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,9 @@ def test_an_old_java_is_refused_in_one_line_that_says_what_to_install(monkeypatc
 def test_no_java_at_all_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(java.JavaMissingError, match="no java on PATH: install Java 17 or newer"):
+    with pytest.raises(java.JavaMissingError, match="no java on PATH: install Java 17 or newer") as refusal:
         java.java_command()
+    assert "apt-get install default-jre-headless)" in str(refusal.value)  # each release of Debian has another openjdk-N
 
 
 def test_a_changed_a_missing_and_a_foreign_jar_are_all_noticed(monkeypatch, tmp_path):

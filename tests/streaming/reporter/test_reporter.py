@@ -3,7 +3,6 @@
 import gc
 import logging
 import subprocess
-import time
 
 import pytest
 from confluent_kafka import Producer
@@ -16,6 +15,7 @@ from streaming.reporter import TOPIC, confluent, report_polls
 from streaming.reporter.reporter import PollReport
 from tests.streaming.reporter.test_reporter_alone import CONFLUENT_START, EXIT_S, KAFKA_PYTHON_START, ROOT, command_of
 from tests.support.parts import skip_without_broker
+from tests.support.waiting import await_true
 
 pytestmark = pytest.mark.e2e
 MAX_POLL_INTERVAL_MS = 6_000
@@ -43,17 +43,9 @@ def joined(cluster, request):
         heartbeat_interval_ms=500,
         max_poll_interval_ms=MAX_POLL_INTERVAL_MS,
     )
-    await_(lambda: consumer.poll(timeout_ms=100) is not None and consumer.assignment(), "an assignment")
+    await_true(lambda: consumer.poll(timeout_ms=100) is not None and consumer.assignment(), "no assignment")
     yield consumer
     consumer.close()
-
-
-def await_(condition, what):
-    deadline = time.monotonic() + WAIT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"no {what} in {WAIT_S} s"
-        time.sleep(0.05)
-    return found
 
 
 def member_id(consumer):
@@ -94,12 +86,12 @@ def test_a_stall_is_told_with_the_member_id_that_the_client_has_dropped_by_then(
     stalled = member_id(joined)
     report_polls(joined, interval_s=0.2)
 
-    overdue = await_(
-        lambda: next((e for e in reports.read() if e.poll_age_ms > e.max_poll_interval_ms), None), "overdue report"
+    overdue = await_true(
+        lambda: next((e for e in reports.read() if e.poll_age_ms > e.max_poll_interval_ms), None), "no overdue report"
     )
-    await_(lambda: member_id(joined) == "", "leave for not polling")
+    await_true(lambda: member_id(joined) == "", "no leave for not polling")
     after_the_leave = len(reports.seen)
-    late = await_(lambda: reports.read()[after_the_leave + 2 :], "report after the leave")[-1]
+    late = await_true(lambda: reports.read()[after_the_leave + 2 :], "no report after the leave")[-1]
 
     assert overdue.max_poll_interval_ms == MAX_POLL_INTERVAL_MS
     assert (overdue.client_id, overdue.member_id) == ("orders-1", stalled)
@@ -109,7 +101,7 @@ def test_a_stall_is_told_with_the_member_id_that_the_client_has_dropped_by_then(
 
 def test_the_age_of_who_polls_stays_small_and_its_first_report_comes_at_once(joined, reports):
     report_polls(joined)
-    await_(lambda: joined.poll(timeout_ms=100) is not None and reports.read()[1:], "second report")
+    await_true(lambda: joined.poll(timeout_ms=100) is not None and reports.read()[1:], "no second report")
 
     assert {e.member_id for e in reports.seen} == {member_id(joined)}
     assert all(0 <= e.poll_age_ms < MAX_POLL_INTERVAL_MS for e in reports.seen)
@@ -131,7 +123,7 @@ def test_reports_do_not_keep_a_forgotten_consumer_alive(cluster):
         gc.collect()
         return not thread.is_alive()
 
-    await_(ended, "end of the thread")
+    await_true(ended, "no end of the thread")
 
 
 def test_who_unsubscribes_need_not_poll_and_is_not_reported(joined):
@@ -147,7 +139,7 @@ def test_a_missing_topic_costs_one_line_of_the_log_and_no_poll(joined, caplog):
 
     with caplog.at_level(logging.WARNING, logger="streaming.reporter"):
         thread = report_polls(joined, topic="nobody-made-this", interval_s=0.1)
-        await_(lambda: joined.poll(timeout_ms=100) is not None and ours(), "warning")
+        await_true(lambda: joined.poll(timeout_ms=100) is not None and ours(), "no warning")
         for _ in range(10):
             joined.poll(timeout_ms=100)
 
@@ -186,8 +178,8 @@ def assigned(consumer):
 def test_the_reports_of_confluent_kafka_name_its_member_and_end_with_its_close(confluent_settings, reports, protocol):
     consumer = Quick({**confluent_settings, "group.protocol": protocol})
     consumer.subscribe(["orders"])
-    await_(lambda: assigned(consumer), "assignment")
-    await_(lambda: consumer.poll(0.1) is None and reports.read()[1:], "second report")
+    await_true(lambda: assigned(consumer), "no assignment")
+    await_true(lambda: consumer.poll(0.1) is None and reports.read()[1:], "no second report")
     assert {(e.member_id, e.client_id) for e in reports.seen} == {(consumer.memberid(), "orders-1")}
     assert all(0 <= e.poll_age_ms < 2_000 for e in reports.seen)
     consumer.close()
@@ -204,16 +196,16 @@ def test_confluent_kafka_hands_over_every_message_once(cluster, confluent_settin
     read = []
     with Quick(confluent_settings) as consumer:
         consumer.subscribe(["numbers"])
-        await_(lambda: read.extend(m for m in [consumer.poll(0.1)] if m) or len(read) == 10, "tenth message")
-        await_(lambda: read.extend(consumer.consume(20, timeout=0.1)) or len(read) == 100, "last message")
+        await_true(lambda: read.extend(m for m in [consumer.poll(0.1)] if m) or len(read) == 10, "no tenth message")
+        await_true(lambda: read.extend(consumer.consume(20, timeout=0.1)) or len(read) == 100, "no last message")
     assert [int(message.value()) for message in read] == list(range(100))
 
 
 def test_a_missing_topic_costs_confluent_kafka_one_line_of_the_log_and_no_poll(confluent_settings, caplog):
     with Astray(confluent_settings) as consumer, caplog.at_level(logging.WARNING, logger="streaming.reporter"):
         consumer.subscribe(["orders"])
-        await_(lambda: assigned(consumer), "assignment")
-        await_(lambda: consumer.poll(0) is None and consumer._reports.dropped > 1, "dropped report")
+        await_true(lambda: assigned(consumer), "no assignment")
+        await_true(lambda: consumer.poll(0) is None and consumer._reports.dropped > 1, "no dropped report")
         assert Astray.report_topic not in consumer.list_topics(timeout=WAIT_S).topics
     assert ["nobody-made-this-either" in record.getMessage() for record in caplog.records] == [True]
 

@@ -1,4 +1,5 @@
 import dataclasses
+import os
 
 import pytest
 
@@ -79,6 +80,20 @@ def test_a_checkpoint_set_aside_is_followed_by_a_fresh_one_and_stays(tmp_path):
     set_aside(tmp_path)
     assert open_checkpoint(tmp_path, LAYOUT, lambda: 2).checkpoint_id != old.checkpoint_id
     assert old.folder.exists()
+
+
+def test_of_the_checkpoints_set_aside_only_the_newest_stays(tmp_path):
+    folders = []
+    for number in range(4):
+        checkpoint = open_checkpoint(tmp_path, LAYOUT, lambda number=number: number)
+        (checkpoint.folder / "state").mkdir(parents=True)
+        os.utime(checkpoint.folder, (number, number))  # file systems round times
+        folders.append(checkpoint.folder)
+        set_aside(tmp_path)
+    (tmp_path / "lag").mkdir()
+    open_checkpoint(tmp_path, LAYOUT, lambda: 9)
+    assert [folder.exists() for folder in folders] == [False, False, False, True]
+    assert (tmp_path / "lag").exists()
 
 
 def test_a_machine_with_more_cores_goes_on_with_the_partitions_there_are(tmp_path):

@@ -1,17 +1,16 @@
-import time
-
 import pytest
+from kafka.net.manager import KafkaConnectionManager
 
+from streaming.run import probe as probing
 from streaming.run.probe import Probe
 from tests.support.waiting import await_true
-
-pytestmark = pytest.mark.e2e
 
 
 def answers(probe):
     return {node: state.answers for node, state in probe.brokers.items()}
 
 
+@pytest.mark.e2e
 def test_a_broker_that_is_killed_or_paused_silences_no_other(three_brokers):
     """It is asked again once it is back."""
     cluster = three_brokers
@@ -30,7 +29,15 @@ def test_a_broker_that_is_killed_or_paused_silences_no_other(three_brokers):
         await_true(lambda: answers(probe)[1] > before[1] + 1, "a broker that was paused is not asked again")
 
 
-def test_a_cluster_that_cannot_be_reached_is_tried_again(broker):
-    with Probe({"bootstrap_servers": ["127.0.0.1:1"]}, interval_ms=50) as probe:
-        time.sleep(0.3)
+def test_a_cluster_that_cannot_be_reached_is_tried_again(monkeypatch):
+    attempts, bootstrap = [], KafkaConnectionManager.bootstrap
+
+    def counted(manager, timeout_ms):
+        attempts.append(manager)
+        return bootstrap(manager, timeout_ms)
+
+    monkeypatch.setattr(KafkaConnectionManager, "bootstrap", counted)
+    monkeypatch.setattr(probing, "BOOTSTRAP_TIMEOUT_MS", 100)
+    with Probe({"bootstrap_servers": ["127.0.0.1:1"]}) as probe:
+        await_true(lambda: len(attempts) > 2, "the first failure ended it")
         assert probe.brokers == {}
