@@ -27,7 +27,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from coordinator_model.thresholds import Thresholds
-from streaming.config_environment import add_environment
+from streaming.config_environment import IS_EMPTY, add_environment
 from streaming.config_problems import Problems, described
 from streaming.config_text import as_toml
 from streaming.group_patterns import GroupThresholds, compiled, group_patterns
@@ -446,7 +446,7 @@ def _add_secrets(raw: dict[str, Any], problems: Problems) -> None:
             problems.add((table, key), f"[{table}] {key}: secrets do not belong into this file; {advice}")
         value = revealed(getattr(secrets, name))
         if value is not None and not value.strip():
-            problems.add_variable(variable, "it is empty: unset it or fill it")
+            problems.add_variable(variable, IS_EMPTY)
         if value is None and isinstance(file := section.get(f"{key}_file"), str):
             try:
                 value = read_secret(Path(file))
