@@ -146,7 +146,9 @@ class StoreSettings(Table):
     password_file: LocalPath | None = None
     """A file that holds the password, and nothing else."""
     retention_days: Positive = 30
-    """How long closed incidents, generations and delivered messages are kept."""
+    """How long closed incidents, generations and delivered messages are kept. A cluster whose `run` has been silent for
+    longer than that, and for longer than 7 days, is forgotten: its incidents close, its groups are deleted.
+    """
 
     def connection_url(self) -> str:
         """Return the URL with its password filled in; never print it."""

@@ -156,7 +156,7 @@ outbox = Table(
     "outbox",
     metadata,
     Column("id", _Id, primary_key=True),
-    Column("incident_id", String(64), nullable=False),
+    Column("incident_id", String(64), nullable=False, index=True),
     Column("transition", String(16), nullable=False),
     Column("severity", String(16), nullable=False),
     Column("created_ms", BigInteger, nullable=False),
