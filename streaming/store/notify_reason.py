@@ -30,7 +30,7 @@ class Reason(StrEnum):
 
 
 def why_notify(kind: Kind, *, told: bool, mode: Mode) -> Reason:
-    """Judge a step of an incident; `told`: a receiver has been told about it, `mode`: its group's mode now."""
+    """Judge a step of an incident; `told`: a message about it has been written, `mode`: its group's mode now."""
     match kind:
         case Kind.UPDATED:
             return Reason.NO_NEWS

@@ -340,6 +340,16 @@ class TestHeartbeat:
         assert not pulse.beat(wall_ms())
         assert len(peer.bodies) == 1
 
+    def test_it_beats_on_after_an_error_that_nobody_expected(self, apply, pulse, store, peer, monkeypatch):
+        apply(progress())
+        runs, asked = store.read.runs, []
+        monkeypatch.setattr(store.read, "runs", lambda: runs() if asked else asked.append(1) or 1 / 0)
+        pulse._every_ms = 10
+        pulse.start()
+        peer.wait_for(lambda peer: peer.bodies)
+        pulse._stop_event.set()
+        pulse.join()
+
     def test_only_the_leader_beats(self, apply, pulse):
         apply(progress())
         pulse._leader.resign()

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 from tenacity import wait_fixed
 
-from streaming.config import Serve, Settings, StoreSettings
+from streaming.config import ConfigError, Serve, Settings, StoreSettings
 from streaming.serve.health import Health
 from streaming.serve.leader import Leader
 from streaming.serve.maintenance import Maintenance
@@ -206,6 +206,23 @@ def test_messages_of_a_receiver_no_longer_configured_are_given_up(apply, deliver
     store.outbox.fan_out({"webhook http://old": SEVERITIES})
     deliver({"kind": "log"})
     await_true(lambda: totals(store) == (0, 1, 0))
+
+
+LOGS = ({"kind": "log", "min_severity": "page"}, {"kind": "log", "min_severity": "info"})
+
+
+def test_two_blocks_for_one_receiver_are_an_error():
+    with pytest.raises(ConfigError, match="named more than once: log. Keep one"):
+        receivers_of(Settings.model_validate({"notify": LOGS}))
+
+
+def test_two_users_of_one_alertmanager_are_two_receivers_with_no_secret_in_a_name():
+    urls = ["http://u:one@am:9093", "http://u:two@am:9093", "http://am:9093"]
+    blocks = {"notify": ({"kind": "alertmanager", "urls": tuple(urls)},)}
+    names = {receiver.name for receiver in receivers_of(Settings.model_validate(blocks))}
+    assert len(names) == 3
+    assert "alertmanager http://am:9093" in names
+    assert not any("one" in name or "two" in name for name in names)
 
 
 class TestAlert:
