@@ -212,7 +212,7 @@ LOGS = ({"kind": "log", "min_severity": "page"}, {"kind": "log", "min_severity":
 
 
 def test_two_blocks_for_one_receiver_are_an_error():
-    with pytest.raises(ConfigError, match="named more than once: log. Keep one"):
+    with pytest.raises(ConfigError, match="named more than once: log"):
         receivers_of(Settings.model_validate({"notify": LOGS}))
 
 
