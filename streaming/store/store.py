@@ -143,7 +143,7 @@ class Store:
             upsert(connection, tables.quality, rows, changing=("success", "checked_ms", "unexpected", "sample"))
 
     def prune(self, before_ms: int) -> bool:
-        """Delete a few thousand rows of what ended before an instant; return False once nothing is left.
+        """Delete some thousand rows of what ended before an instant; return True if there may be more of them.
 
         Not all at once: `run` writes meanwhile, and the caller has other things to do.
         """
@@ -166,7 +166,7 @@ class Store:
     def _delete_portion(self, key: Column[Any], over: ColumnElement[bool]) -> bool:
         portion = select(key).where(over).limit(PRUNED_AT_ONCE)
         with self._writer.begin() as connection:
-            return connection.execute(delete(key.table).where(key.in_(portion), over)).rowcount > 0
+            return connection.execute(delete(key.table).where(key.in_(portion), over)).rowcount >= PRUNED_AT_ONCE
 
     def _opened(self, connection: Connection, cluster: str) -> OpenIncidents:
         if cluster not in self._open:
