@@ -27,7 +27,7 @@ from pydantic import (
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from coordinator_model.thresholds import Thresholds
-from streaming.config_environment import add_environment
+from streaming.config_environment import IS_EMPTY, add_environment
 from streaming.config_problems import Problems, described
 from streaming.config_text import as_toml
 from streaming.group_patterns import GroupThresholds, compiled, group_patterns
@@ -146,7 +146,9 @@ class StoreSettings(Table):
     password_file: LocalPath | None = None
     """A file that holds the password, and nothing else."""
     retention_days: Positive = 30
-    """How long closed incidents, generations and delivered messages are kept."""
+    """How long closed incidents, generations and delivered messages are kept. A cluster whose `run` has been silent for
+    longer than that, and for longer than 7 days, is forgotten: its incidents close, its groups are deleted.
+    """
 
     def connection_url(self) -> str:
         """Return the URL with its password filled in; never print it."""
@@ -446,7 +448,7 @@ def _add_secrets(raw: dict[str, Any], problems: Problems) -> None:
             problems.add((table, key), f"[{table}] {key}: secrets do not belong into this file; {advice}")
         value = revealed(getattr(secrets, name))
         if value is not None and not value.strip():
-            problems.add_variable(variable, "it is empty: unset it or fill it")
+            problems.add_variable(variable, IS_EMPTY)
         if value is None and isinstance(file := section.get(f"{key}_file"), str):
             try:
                 value = read_secret(Path(file))

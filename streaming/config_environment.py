@@ -7,9 +7,9 @@ an error, like a wrong key in the file. Arrays of tables (`[[groups]]`, `[[notif
 import json
 import tomllib
 from collections.abc import Mapping
-from typing import Any, Final, get_origin
+from typing import Any, Final, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, SecretStr, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from streaming.config_problems import Problems
@@ -17,6 +17,7 @@ from streaming.kafka_config import ENVIRONMENT_PREFIX
 from streaming.toml_errors import nearest
 
 BETWEEN: Final = "__"
+IS_EMPTY: Final = "it is empty: unset it or fill it"
 
 
 def variables_of(settings: type[BaseModel]) -> dict[str, tuple[tuple[str, ...], FieldInfo]]:
@@ -40,6 +41,9 @@ def add_environment(
     for variable, text in sorted(environment.items()):
         if variable in known:
             place, field = known[variable]
+            if SecretStr in get_args(field.annotation) and not text.strip():
+                problems.add_variable(variable, IS_EMPTY)
+                continue
             *tables, key = place
             section = raw.setdefault(tables[0], {}) if tables else raw
             if isinstance(section, dict):

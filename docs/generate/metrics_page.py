@@ -79,6 +79,7 @@ def fill(store: Store) -> None:
         progress(held=4),
         decoded(),
         rejected(),
+        {"kind": "counted", "cluster": CLUSTER, "counts": {"end-offsets:NotLeaderForPartitionError": 3}},
     ]
     store.apply_batch(
         checkpoint_id="c", batch_id=0, outputs=outputs, settings=SETTINGS, batch_ms=430, now_ms=START_MS + 1_300

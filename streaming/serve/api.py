@@ -1,8 +1,9 @@
 """The JSON API: arrays of the contract's objects, with more fields; errors as `{"error": ...}`.
 
 Lists come in pages (`limit`, `offset`) and are sent as they are read. `X-Total-Count` is the number of all elements,
-`Link` the next page. A group id is the rest of the path, so it may contain slashes; `OfGroup` recognizes the paths
-below a group. JSON is written in ASCII, because clients can choose strings that UTF-8 cannot encode.
+counted up to 100,000; `Link` is the next page. A group id is the rest of the path, so it may contain slashes;
+`OfGroup` recognizes the paths below a group. JSON is written in ASCII, because clients can choose strings that UTF-8
+cannot encode.
 """
 
 import base64
@@ -30,6 +31,7 @@ from streaming.serve.openapi import GROUP_ORDERS, INCIDENT_ORDERS, OPENAPI
 from streaming.store import Store
 from streaming.store.lags import partitions_of, topic_lags
 from streaming.store.pages import Object, Page
+from streaming.store.reader import COUNTED
 from streaming.store.store import DAY_MS, wall_ms
 
 DEFAULT_LIMIT = 1_000
@@ -299,7 +301,8 @@ def listing(
 ) -> Response:
     """Return a page as an array, with a link to the next page."""
     headers = {"X-Total-Count": str(page.total)}
-    if offset + len(page) < page.total:
+    uncounted = page.total == COUNTED and len(page) == limit and offset + limit <= MAX_OFFSET
+    if offset + len(page) < page.total or uncounted:
         query = dict(request.query_params) | {"limit": str(limit), "offset": str(offset + limit)}
         headers["Link"] = f'<{request.url.path}?{urlencode(query)}>; rel="next"'
     return JsonList(map(completed, page), headers=headers)

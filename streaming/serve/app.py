@@ -81,12 +81,12 @@ def on_error(request: Request, error: Exception) -> Response:
 
 
 def on_crash(_request: Request, error: Exception) -> Response:
-    """Return only the type of an unexpected error; Starlette logs the rest."""
-    return AsciiJson({"error": f"internal error: {type(error).__name__}"}, 500)
+    """Return only the type of an unexpected error; Starlette logs the rest, and passes this by all middleware."""
+    return AsciiJson({"error": f"internal error: {type(error).__name__}"}, 500, headers=SECURITY_HEADERS)
 
 
 class SecurityHeaders:
-    """Middleware that adds the security headers to every response."""
+    """Middleware that adds the security headers to every response but that of `on_crash`, which has them already."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

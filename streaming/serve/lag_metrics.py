@@ -42,7 +42,7 @@ _NUMBERS: Final = ", ".join(f"{number} {name}" for name, number in STATUS_NUMBER
 HELP: Final[Mapping[str, str]] = {
     LAG: "Messages that the groups of a cluster have not committed, as far as is known.",
     LAG_AGE: "Age of the newest lag of a cluster: when the end offsets were asked.",
-    LAG_GROUPS: "Groups by the worst status that is known of their partitions; unknown: none is.",
+    LAG_GROUPS: "Groups by the worst status that is known of their partitions; unknown if none is known.",
     GROUP_LAG: "Messages that a group has not committed, of all partitions of which that is known.",
     GROUP_LAG_STATUS: f"Worst known status of a group's partitions: {_NUMBERS}; no sample where none is known.",
     GROUP_LAG_TIME: "How long the oldest message that a group has not committed has waited, at the least.",
@@ -52,7 +52,7 @@ HELP: Final[Mapping[str, str]] = {
     TOPIC_LAG: "Messages of a topic that a group has not committed, of all partitions of which that is known.",
     TOPIC_LAG_STATUS: f"Worst known status of a group's partitions of a topic: {_NUMBERS}.",
     TOPIC_LAG_TIME: "How long the oldest message of a topic that a group has not committed has waited, at the least.",
-    TOPIC_STALLED: "Stalled partitions of a topic, as of the group.",
+    TOPIC_STALLED: f"Partitions of a topic that are stalled, as in {GROUP_STALLED}.",
     TOPIC_COMMITTED: "Sum of a group's committed offsets of a topic; its rate is what the group commits a second.",
     TOPIC_END: "Sum of the end offsets of the same partitions, if all are known; its rate is what is written a second.",
     PARTITION_LAG: "Messages of a partition that a group has not committed. Needs [serve] partition_metrics.",

@@ -20,6 +20,7 @@ from streaming.store.reports import own_finding, own_report
 from streaming.store.store import DAY_MS, wall_ms
 
 PRUNE_EVERY_MS = 3_600_000
+LEAST_DAYS = 7  # before a silent cluster is forgotten: a `run` that ended on a Friday is still reported on the Monday
 
 
 class Maintenance(threading.Thread):
@@ -44,6 +45,7 @@ class Maintenance(threading.Thread):
         self._stalled: dict[str, bool] = {}
         self._missed = MissedAlerts(store, settings)
         self._prune_ms = 0
+        self._forget_ms = max(settings.store.retention_days, LEAST_DAYS) * DAY_MS
         self._log = structlog.get_logger("maintenance")
 
     def run(self) -> None:
@@ -63,16 +65,27 @@ class Maintenance(threading.Thread):
         if not self._leader.refresh():
             self._stalled.clear()  # the new leader may have written something else meanwhile
             return
+        kept = []
         for run, stalled in verdicts:
+            if stalled and run.silent_ms > self._forget_ms:
+                self._forget(run)
+                continue
+            kept.append(run)
             if stalled is not None:
                 self._tell(run, stalled=stalled)
         self._store.outbox.fan_out(self._receivers)
-        self._missed.tell([run for run, _ in verdicts])
-        if now_ms >= self._prune_ms:
+        self._missed.tell(kept)
+        if now_ms >= self._prune_ms and not self._store.prune(now_ms - self._settings.store.retention_days * DAY_MS):
             self._prune_ms = now_ms + PRUNE_EVERY_MS
-            self._store.prune(now_ms - self._settings.store.retention_days * DAY_MS)
             if given_up := self._store.outbox.dead_letter_removed_receivers(list(self._receivers)):
                 self._log.warning("messages given up: their receiver is not configured any more", messages=given_up)
+
+    def _forget(self, run: RunProgress) -> None:
+        """Forget a cluster whose `run` will not come back: it was renamed, or is no longer monitored."""
+        self._store.retire(run.cluster, self._settings)
+        self._stalled.pop(run.cluster, None)
+        days = run.silent_ms // DAY_MS
+        self._log.warning("a cluster is forgotten: its run has given no sign of life", cluster=run.cluster, days=days)
 
     def _tell(self, run: RunProgress, *, stalled: bool) -> None:
         """Open `monitor-stalled` when a `run` stalls and close it when it is back; only changes are written."""

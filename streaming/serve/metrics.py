@@ -68,6 +68,7 @@ HELD_ROWS: Final = "group_monitor_held_rows"
 INGESTED: Final = "group_monitor_ingested_total"
 DECODED: Final = "group_monitor_records_decoded_total"
 QUARANTINED: Final = "group_monitor_quarantined_rows_total"
+END_OFFSETS_UNANSWERED: Final = "group_monitor_end_offsets_unanswered_total"
 BATCH_DURATION: Final = "group_monitor_batch_duration_seconds"
 DETECTION_DELAY: Final = "group_monitor_detection_delay_seconds"
 OUTBOX_PENDING: Final = "group_monitor_outbox_pending"
@@ -115,9 +116,10 @@ HELP: Final[Mapping[str, str]] = {
     INGESTED: "Rows and records read, by outcome.",
     DECODED: "Records of the offsets topic by type, version and what became of them; a tombstone has no version.",
     QUARANTINED: "Rows that could not be read.",
+    END_OFFSETS_UNANSWERED: "Partitions whose end offset was not given, by error, summed over all requests.",
     BATCH_DURATION: "Duration of a batch of run, from end to end.",
     DETECTION_DELAY: "From a deadline to the incident in the outbox.",
-    OUTBOX_PENDING: 'Messages not delivered yet; receiver "" are those not taken yet.',
+    OUTBOX_PENDING: 'Messages not delivered yet; receiver "": written by run, not yet assigned to receivers by serve.',
     OUTBOX_AGE: "Age of the oldest message not delivered yet.",
     OUTBOX_DEAD: "Messages given up.",
     RUN_ALIVE_AGE: "Age of the newest sign of life of run.",
@@ -272,6 +274,7 @@ class StoreCollector(Collector):
         yield counter(INGESTED, ("cluster", "outcome"), named(counters, "ingest", 1))
         yield counter(DECODED, ("cluster", "type", "version", "outcome"), named(counters, "decoded", 3))
         yield counter(QUARANTINED, ("cluster", "source", "reason"), named(counters, "quarantined", 2))
+        yield counter(END_OFFSETS_UNANSWERED, ("cluster", "error"), named(counters, "end-offsets", 1))
 
     def _of_outbox(self, now_ms: int) -> Iterator[Metric]:
         totals = self._store.outbox.totals()

@@ -36,8 +36,15 @@ _NUMBER: Final = {"type": "integer"}
 _NUMBER_OR_NULL: Final = {"type": ["integer", "null"]}
 _CLUSTER: Final = _query("cluster", "only this cluster; needed where several have the group")
 _PAGE: Final = [
-    _query("limit", "how many; X-Total-Count tells of how many, Link the next page", type="integer", maximum=10_000),
-    _query("offset", "from which on", type="integer", minimum=0),
+    _query(
+        "limit",
+        "how many at most; X-Total-Count: of how many, counted up to 100,000; Link: the next page, if there may be one",
+        type="integer",
+        minimum=1,
+        maximum=10_000,
+        default=1_000,
+    ),
+    _query("offset", "from which on", type="integer", minimum=0, maximum=10_000_000, default=0),
 ]
 _SOURCES: Final = {
     "type": "object",
@@ -82,7 +89,7 @@ OPENAPI: Final[dict[str, Any]] = {
                 _query("rule", "only this rule"),
                 _query("severity", "only this severity", **_SEVERITY),
                 _query("sort", "severity: the worst first, of the open", type="string", enum=[*INCIDENT_ORDERS]),
-                _query("told", "only those somebody was told of, or those only recorded", type="boolean"),
+                _query("told", "true: sent to receivers that want the severity; false: only recorded", type="boolean"),
                 *_PAGE,
             ],
             _list("Incident"),
@@ -157,7 +164,8 @@ OPENAPI: Final[dict[str, Any]] = {
                 "An incident as its newest transition left it",
                 incident_id=_TEXT, transition=_TEXT, rule=_TEXT, severity=_SEVERITY, cluster=_TEXT, group=_TEXT,
                 member_id=_TEXT_OR_NULL, evidence=_TEXT, cause=_TEXT, deadline_ms=_MS_OR_NULL, opened_ms=_MS,
-                closed_ms=_MS_OR_NULL, at_ms=_MS, summary=_TEXT, told={"type": "boolean"},
+                closed_ms=_MS_OR_NULL, at_ms=_MS, summary=_TEXT,
+                told={"type": "boolean", "description": "sent to the receivers that want its severity"},
             ),
             "Coverage": _object(
                 "What is read, and what is known to be missing",

@@ -30,6 +30,7 @@ from streaming.serve.notify.message import group_path
 from streaming.serve.runbooks import RULES, all_rules, runbook
 from streaming.serve.timeline import LABEL, WIDTH, heartbeats, timeline, troubled_first, waited_for
 from streaming.store import Store
+from streaming.store.database import group_key
 from streaming.store.pages import Object
 
 _FOLDER: Final = Path(__file__).parent / "templates"
@@ -80,9 +81,10 @@ def row_key(*names: object) -> str:
     return hashlib.sha256("\0".join(map(str, names)).encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def path_to(cluster: str, group: str) -> Markup:
-    """Return the path of a group's page, which is neither escaped nor cut."""
-    return Markup(group_path(cluster, group))  # noqa: S704 - percent-encoded: nothing in it is special in HTML
+def path_to(cluster: str, group: str, key: str | None = None) -> Markup:
+    """Return the path of a group's page, neither escaped nor cut; `key`: needed if `group` may not be the exact id."""
+    path = group_path(cluster, group) if key in (None, group_key(cluster, group)) else f"/group/{key}"
+    return Markup(path)  # noqa: S704 - percent-encoded: nothing in it is special in HTML
 
 
 _TEMPLATES: Final = Environment(

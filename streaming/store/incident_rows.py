@@ -76,7 +76,7 @@ def write_transitions(
 
 
 def _told(connection: Connection, incident_ids: Iterable[str]) -> set[str]:
-    """Return the incidents that were sent to a receiver."""
+    """Return the incidents about which a message was written; which receivers want it, only `serve` knows."""
     known = tables.incidents.c
     found: set[str] = set()
     for portion in in_portions(incident_ids):

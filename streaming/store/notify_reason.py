@@ -1,7 +1,7 @@
 """Whether receivers get a message about a step of an incident, and why. Pure functions; the tests are truth tables.
 
-The main rule: a receiver that was told that an incident opened is told that it closed, and no other receiver is,
-even if the configuration has changed in between.
+The main rule: who was told that an incident opened is told that it closed, even if the configuration has changed in
+between (`Outbox.fan_out`). The end of an incident that nobody was told of is not sent.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class Reason(StrEnum):
 
 
 def why_notify(kind: Kind, *, told: bool, mode: Mode) -> Reason:
-    """Judge a step of an incident; `told`: a receiver has been told about it, `mode`: its group's mode now."""
+    """Judge a step of an incident; `told`: a message about it has been written, `mode`: its group's mode now."""
     match kind:
         case Kind.UPDATED:
             return Reason.NO_NEWS

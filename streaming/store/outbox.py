@@ -6,15 +6,15 @@ can never overtake its opening.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from sqlalchemy import Engine, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, bindparam, delete, func, insert, select, update
 
 from coordinator_model.incidents import Kind
 from streaming.store import tables
-from streaming.store.database import clean, database_ms, writer_of
+from streaming.store.database import clean, database_ms, in_portions, writer_of
 from streaming.store.notify_reason import Waiting, outdated
 from streaming.store.pages import Object, Page, in_portions_of
 
@@ -74,7 +74,11 @@ class Outbox:
         self._writer = writer_of(engine)
 
     def fan_out(self, receivers: Mapping[str, Sequence[str]]) -> int:
-        """Turn each new message into one for each receiver that wants its severity; return how many were new."""
+        """Turn each new message into one for each receiver that wants its severity; return how many were new.
+
+        A closing also goes to each receiver with an earlier message about the incident: it may want less now, but it
+        would show the incident as open for ever.
+        """
         with self._engine.connect() as connection:  # read first: `run` needs the write lock
             if connection.execute(select(_OUTBOX.c.id).where(_OUTBOX.c.receiver == "").limit(1)).first() is None:
                 return 0
@@ -82,11 +86,12 @@ class Outbox:
             new = connection.execute(
                 select(_OUTBOX).where(_OUTBOX.c.receiver == "").order_by(_OUTBOX.c.id).with_for_update()
             ).all()
+            told = _told(connection, (row.incident_id for row in new if row.transition == Kind.CLOSED))
             copies = [
                 {**row._mapping, "receiver": receiver}  # noqa: SLF001 - SQLAlchemy's public name for it
                 for row in new
                 for receiver, severities in receivers.items()
-                if row.severity in severities
+                if row.severity in severities or (row.transition == Kind.CLOSED and (row.incident_id, receiver) in told)
             ]
             for copy in copies:
                 del copy["id"]
@@ -220,3 +225,12 @@ class Outbox:
         ).group_by(by)
         with self._engine.connect() as connection:
             return [OutboxTotals._make(row) for row in connection.execute(statement)]
+
+
+def _told(connection: Connection, incident_ids: Iterable[str]) -> set[tuple[str, str]]:
+    """Return which receivers have a message about which incidents, whatever became of it."""
+    told: set[tuple[str, str]] = set()
+    for portion in in_portions(incident_ids):
+        chosen = select(_OUTBOX.c.incident_id, _OUTBOX.c.receiver).where(_OUTBOX.c.incident_id.in_(portion))
+        told.update((row.incident_id, row.receiver) for row in connection.execute(chosen))
+    return told

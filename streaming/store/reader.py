@@ -59,6 +59,8 @@ class StoredGroupState(NamedTuple):
     worst_poll_headroom: float | None
     lag: int | None
     lag_status: str | None
+    key: str
+    """The hash of its cluster and id; `group` is a copy of the id, in which some characters are replaced."""
     pages: int
     """How many of its open incidents have severity `page`."""
     warnings: int
@@ -105,7 +107,7 @@ class GroupIncidents(NamedTuple):
 
 
 class BrokerProgress(NamedTuple):
-    """How far a broker's telemetry is. `delay_ms`: the newest probe's round trip."""
+    """How far a broker's telemetry is. `delay_ms`: how old its newest line was when it was read."""
 
     cluster: str
     broker: str
@@ -253,8 +255,9 @@ class StoreReader:
     ) -> Page[str]:
         """List incidents, newest opening first: the contract's object with the newest transition, and more fields.
 
-        `told`: True: only those sent to a receiver, False: only those that were just recorded. `by_severity`: the worst
-        first; this sorts all chosen incidents, so it is meant for open ones.
+        `told`: True: only those sent to the receivers that want their severity (maybe none does), False: only those
+        that were just recorded. `by_severity`: the worst first; this sorts all chosen incidents, so it is meant for
+        open ones.
         """
         known = tables.incidents.c
         is_open = {"open": known.closed_ms.is_(None), "closed": known.closed_ms.is_not(None)}.get(state)
@@ -285,7 +288,7 @@ class StoreReader:
         """Return the groups that get their own series, the worst first."""
         known = tables.groups.c
         columns = (known.cluster, known.group_id, known.type, known.state, known.generation, known.members)
-        some = select(*columns, known.worst_headroom, known.worst_poll_headroom, *_LAG)
+        some = select(*columns, known.worst_headroom, known.worst_poll_headroom, *_LAG, known.group_key)
         ordered = worst_first(some, counted=True).outerjoin(tables.lags, _HAS_LAG).limit(limit)
         return [StoredGroupState._make(row) for row in self._rows(ordered)]
 

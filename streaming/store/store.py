@@ -10,7 +10,7 @@ from sqlalchemy import Column, ColumnElement, Connection, Engine, ExceptionConte
 from sqlalchemy.exc import IntegrityError
 
 from coordinator_model.group_report import GroupReport, Said, instant_ms, reports_in
-from coordinator_model.incidents import OpenIncidents
+from coordinator_model.incidents import OpenIncidents, fold
 from streaming.config import Settings
 from streaming.store import batch, generations, incident_rows, tables
 from streaming.store.batch import BatchResult, PolicyTransition
@@ -123,32 +123,50 @@ class Store:
             batch.write_counters(connection, {clean(report.cluster, 255): counts})
         return tuple(transitions)
 
+    def retire(self, cluster: str, settings: Settings) -> None:
+        """Close a cluster's incidents and delete all else of it: what has ended, `prune` deletes later."""
+        with self._writer.begin() as connection:
+            now_ms, steps = clock_of(connection), []
+            for rule in (None, *batch.OWN_RULES):
+                opened = open_incidents(connection, cluster, rule)
+                reports = [GroupReport(cluster=cluster, group=group, at_ms=now_ms) for _, group in opened]
+                steps += fold(opened, reports, lambda _group: None)[0]  # as of groups that are switched off
+            transitions = [PolicyTransition(step, settings.policy_for(step.incident.group)) for step in steps]
+            incident_rows.write_transitions(connection, transitions, now_ms=now_ms, late_before_ms=NEVER_LATE_MS)
+            for table in tables.metadata.sorted_tables:
+                if "cluster" in table.c and table is not tables.incidents:
+                    connection.execute(delete(table).where(table.c.cluster == clean(cluster, 255)))
+
     def write_quality(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Replace the results of a check of data quality."""
         with self._writer.begin() as connection:
             upsert(connection, tables.quality, rows, changing=("success", "checked_ms", "unexpected", "sample"))
 
-    def prune(self, before_ms: int) -> None:
-        """Delete what ended before an instant: a few thousand rows per transaction, because `run` writes meanwhile."""
+    def prune(self, before_ms: int) -> bool:
+        """Delete some thousand rows of what ended before an instant; return True if there may be more of them.
+
+        Not all at once: `run` writes meanwhile, and the caller has other things to do.
+        """
         incidents, generations, outbox = tables.incidents.c, tables.generations.c, tables.outbox.c
         settled = outbox.delivered_ms.is_not(None) | outbox.dead.is_(True) | outbox.dismissed_ms.is_not(None)
-        for key, over in (
-            (incidents.incident_id, incidents.closed_ms < before_ms),
-            (generations.id, generations.at_ms < before_ms),
-            (outbox.id, settled & (outbox.created_ms < before_ms)),
-            (tables.brokers.c.broker, tables.brokers.c.progress_ms < before_ms),
-            (tables.blind_windows.c.from_ms, tables.blind_windows.c.until_ms < before_ms),
-            (tables.settled.c.group_key, tables.settled.c.group_key.not_in(select(tables.groups.c.group_key))),
-            (tables.lags.c.group_key, tables.lags.c.group_key.not_in(select(tables.groups.c.group_key))),
-        ):
-            self._delete_in_portions(key, over)
+        still_open = select(incidents.incident_id).where(incidents.closed_ms.is_(None))  # receivers get their end too
+        return any(
+            self._delete_portion(key, over)
+            for key, over in (
+                (incidents.incident_id, incidents.closed_ms < before_ms),
+                (generations.id, generations.at_ms < before_ms),
+                (outbox.id, settled & (outbox.created_ms < before_ms) & outbox.incident_id.not_in(still_open)),
+                (tables.brokers.c.broker, tables.brokers.c.progress_ms < before_ms),
+                (tables.blind_windows.c.from_ms, tables.blind_windows.c.until_ms < before_ms),
+                (tables.settled.c.group_key, tables.settled.c.group_key.not_in(select(tables.groups.c.group_key))),
+                (tables.lags.c.group_key, tables.lags.c.group_key.not_in(select(tables.groups.c.group_key))),
+            )
+        )
 
-    def _delete_in_portions(self, key: Column[Any], over: ColumnElement[bool]) -> None:
+    def _delete_portion(self, key: Column[Any], over: ColumnElement[bool]) -> bool:
         portion = select(key).where(over).limit(PRUNED_AT_ONCE)
-        deleted = PRUNED_AT_ONCE
-        while deleted >= PRUNED_AT_ONCE:
-            with self._writer.begin() as connection:
-                deleted = connection.execute(delete(key.table).where(key.in_(portion), over)).rowcount
+        with self._writer.begin() as connection:
+            return connection.execute(delete(key.table).where(key.in_(portion), over)).rowcount >= PRUNED_AT_ONCE
 
     def _opened(self, connection: Connection, cluster: str) -> OpenIncidents:
         if cluster not in self._open:

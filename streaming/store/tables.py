@@ -125,7 +125,7 @@ incidents = Table(
     Column("reason", String(64)),
     Column("detected_ms", BigInteger, nullable=False),  # wall clock of the transaction that opened it
     Column("late", Boolean, nullable=False),  # happened while nobody watched: before this `run` started
-    Column("notify", Boolean, nullable=False),  # a receiver was told about it
+    Column("notify", Boolean, nullable=False),  # a message about it was written; each receiver has its min_severity
     Column("labels", Text, nullable=False),
     Column("runbook_url", Text),
     Column("body", Text, nullable=False),  # `Incident.as_dict`
@@ -156,7 +156,7 @@ outbox = Table(
     "outbox",
     metadata,
     Column("id", _Id, primary_key=True),
-    Column("incident_id", String(64), nullable=False),
+    Column("incident_id", String(64), nullable=False, index=True),
     Column("transition", String(16), nullable=False),
     Column("severity", String(16), nullable=False),
     Column("created_ms", BigInteger, nullable=False),

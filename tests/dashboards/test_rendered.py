@@ -17,6 +17,7 @@ BUILT_IN = {"row", "stat", "timeseries", "state-timeline", "table", "heatmap"}
 SHOWN_NOWHERE: dict[str, str] = {
     metrics.GROUP_STATE: "for alert rules of your own; panels group by the label of _info",
     metrics.BUILD_INFO: "for inventories",
+    metrics.END_OFFSETS_UNANSWERED: "for whoever asks why lags are old, which the age of the lag shows",
 }
 """Metric -> why no panel and no rule shows it."""
 

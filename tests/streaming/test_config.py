@@ -351,10 +351,12 @@ def test_an_empty_secret_file_is_an_error_and_no_secret(write, tmp_path, secret,
     assert str(caught.value) == f"{path}:2: [{table}] {key}_file: {tmp_path}/secret is empty"
 
 
+@pytest.mark.parametrize("value", ["", " \n"])
+@pytest.mark.parametrize("between", ["_", "__"])
 @pytest.mark.parametrize("secret", SECRET_FILES)
-def test_an_empty_secret_in_the_environment_is_an_error_and_no_secret(write, monkeypatch, secret):
-    variable = f"GROUP_MONITOR_{secret.replace('.', '_').upper()}"
-    monkeypatch.setenv(variable, "")
+def test_an_empty_secret_in_the_environment_is_an_error_and_no_secret(write, monkeypatch, secret, between, value):
+    variable = f"GROUP_MONITOR_{secret.replace('.', between).upper()}"
+    monkeypatch.setenv(variable, value)
     with pytest.raises(ConfigError, match=f"{variable}: it is empty"):
         load(write(""))
 

@@ -6,6 +6,7 @@ other. Member, client and host are in the annotations. Alertmanager forgets an a
 are sent again and again with an `endsAt` in the future, as Prometheus does; when one closes, `endsAt` is that instant.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -35,7 +36,9 @@ class Alertmanager:
     messages_at_once = 200
 
     def __init__(self, url: str, severities: Sequence[str], severity_labels: Mapping[str, str] | None = None) -> None:
-        self.name = clean(f"alertmanager {mask_url(url)}", 255)
+        masked = mask_url(url)
+        digest = "" if masked == url else f" #{hashlib.sha256(url.encode()).hexdigest()[:8]}"  # of another user another
+        self.name = clean(f"alertmanager {masked}{digest}", 255)
         self.severities = severities
         self._severity_labels = severity_labels or {}
         self._url = f"{url.rstrip('/')}/api/v2/alerts"

@@ -41,6 +41,8 @@ class DeadMansSwitch(threading.Thread):
                 self.beat(wall_ms())
             except SQLAlchemyError as error:
                 self._log.warning("no heartbeat: the store cannot be reached", error=type(error).__name__)
+            except Exception:  # noqa: BLE001 - see the message
+                self._log.exception("no heartbeat, unexpected error: the next one is tried")
             self._stop_event.wait(self._every_ms / 1_000)
 
     def beat(self, now_ms: int) -> bool:

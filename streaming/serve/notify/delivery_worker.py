@@ -19,7 +19,8 @@ POLL_S = 0.5
 REMIND_MS = 60_000
 DUE_AT_ONCE = 500
 WAIT = wait_random_exponential(multiplier=1, min=0.5, max=300)  # full jitter, so that retries are spread out
-REJECTIONS_TO_GIVE_UP = 5
+GIVE_UP_AFTER_MS = 900_000
+"""How long a message is tried again after its first rejection: a missing route or a wrong token can be put right."""
 
 
 class DeliveryWorker(threading.Thread):
@@ -37,13 +38,14 @@ class DeliveryWorker(threading.Thread):
         self._remind_ms = 0
         self._failures = 0
         self._paused_until_ms = 0
+        self._rejected_ms: dict[int, int] = {}  # when each undelivered message was first rejected, by its id
         self._log = structlog.get_logger("delivery").bind(receiver=receiver.name)
 
     def run(self) -> None:
         """Deliver and remind until stopped. If the database does not answer for a while, the thread goes on."""
         while not self._stop_event.is_set():
             try:
-                if self._leader.leads() and wall_ms() >= self._paused_until_ms:
+                if self._may_send() and wall_ms() >= self._paused_until_ms:
                     self._deliver_due()
                     self._remind_when_due()
             except SQLAlchemyError as error:
@@ -51,6 +53,10 @@ class DeliveryWorker(threading.Thread):
             except Exception:  # noqa: BLE001 - see the message
                 self._log.exception("unexpected error: delivery goes on")
             self._stop_event.wait(POLL_S)
+
+    def _may_send(self) -> bool:
+        """Tell whether to send on: after a stop or a loss of leadership, another worker sends the same messages."""
+        return self._leader.leads() and not self._stop_event.is_set()
 
     def _deliver_due(self) -> None:
         """Deliver until nothing is due; after a `Retry` the receiver gets a pause before the next message."""
@@ -60,8 +66,7 @@ class DeliveryWorker(threading.Thread):
             )
         while due := self._store.outbox.due(self._receiver.name, wall_ms(), DUE_AT_ONCE):
             for start in range(0, len(due), self._receiver.messages_at_once):
-                stopped = self._stop_event.is_set() or not self._leader.leads()
-                if stopped:
+                if not self._may_send():
                     return
                 portion = due[start : start + self._receiver.messages_at_once]
                 self._store.outbox.attempt([message.id for message in portion])
@@ -74,6 +79,8 @@ class DeliveryWorker(threading.Thread):
             case Delivered():
                 self._failures = 0
                 self._store.outbox.done([message.id for message in messages], wall_ms())
+                for message in messages:
+                    self._rejected_ms.pop(message.id, None)
             case Retry(reason, after_ms):
                 self._failures += 1
                 next_ms = self._paused_until_ms = wall_ms() + max(after_ms, backoff_ms(self._failures))
@@ -81,13 +88,20 @@ class DeliveryWorker(threading.Thread):
                 self._log.warning("not delivered, will be retried", reason=reason, failures=self._failures)
                 return False
             case Rejected() if len(messages) > 1:  # send each alone: one may be bad, the others not
-                return all(self._deliver([message]) for message in messages)
+                return all(self._may_send() and self._deliver([message]) for message in messages)
             case Rejected(reason):
-                gives_up = messages[0].attempts + 1 >= REJECTIONS_TO_GIVE_UP
-                next_ms = wall_ms() + backoff_ms(messages[0].attempts + 1)
-                self._store.outbox.failed([messages[0].id], reason, None if gives_up else next_ms)
-                self._log.error("rejected", reason=reason, incident_id=messages[0].incident_id, given_up=gives_up)
+                self._rejected(messages[0], reason)
         return True
+
+    def _rejected(self, message: Delivery, reason: str) -> None:
+        """Try a message again later, or give it up if it has been rejected for long enough."""
+        now_ms = wall_ms()
+        gives_up = now_ms - self._rejected_ms.setdefault(message.id, now_ms) >= GIVE_UP_AFTER_MS
+        if gives_up:
+            del self._rejected_ms[message.id]
+        next_ms = None if gives_up else now_ms + backoff_ms(message.attempts + 1)
+        self._store.outbox.failed([message.id], reason, next_ms)
+        self._log.error("rejected", reason=reason, incident_id=message.incident_id, given_up=gives_up)
 
     def _send(self, payloads: Sequence[str]) -> Answer:
         try:
@@ -106,6 +120,8 @@ class DeliveryWorker(threading.Thread):
         self._remind_ms = now_ms + REMIND_MS
         firing = self._store.read.firing(self._receiver.severities)
         for start in range(0, len(firing), self._receiver.messages_at_once):
+            if not self._may_send():
+                return
             portion = firing[start : start + self._receiver.messages_at_once]
             answer = self._send([json.dumps(payload) for payload in portion])
             if isinstance(answer, Retry | Rejected):

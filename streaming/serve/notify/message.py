@@ -86,11 +86,13 @@ def group_url(serve: Serve, cluster: str, group: str) -> str | None:
 def group_path(cluster: str, group: str) -> str:
     """Return the path of a group's page; the id is percent-encoded into one part of it.
 
-    A long id is replaced by its key, and so are "." and "..", which browsers remove from a path, escaped or not.
+    An id that is long or that UTF-8 cannot encode is replaced by its key, and so are "." and "..", which browsers
+    remove from a path, escaped or not.
     """
     safe = group.encode("utf-8", "replace")
     path = f"/groups/{quote(safe, safe='')}?cluster={quote(cluster.encode('utf-8', 'replace'), safe='')}"
-    return path if len(path) <= PATH_CHARACTERS and group not in (".", "..") else f"/group/{group_key(cluster, group)}"
+    fits = len(path) <= PATH_CHARACTERS and safe.decode() == group and group not in (".", "..")
+    return path if fits else f"/group/{group_key(cluster, group)}"
 
 
 def description(said: Payload) -> str:

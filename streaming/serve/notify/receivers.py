@@ -1,9 +1,17 @@
 """The configured receivers, one per address."""
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import assert_never
 
-from streaming.config import AlertmanagerReceiver, LogReceiver, PagerDutyReceiver, Settings, WebhookReceiver
+from streaming.config import (
+    AlertmanagerReceiver,
+    ConfigError,
+    LogReceiver,
+    PagerDutyReceiver,
+    Settings,
+    WebhookReceiver,
+)
 from streaming.serve.notify.alertmanager import Alertmanager
 from streaming.serve.notify.base import Receiver, at_least
 from streaming.serve.notify.log import Log
@@ -12,8 +20,12 @@ from streaming.serve.notify.webhook import Webhook
 
 
 def receivers_of(settings: Settings) -> list[Receiver]:
-    """Create the configured receivers; an address that is given twice makes one receiver."""
-    return list({receiver.name: receiver for receiver in _receivers(settings)}.values())
+    """Create the configured receivers; raises `ConfigError` if two have one name: one would get what both want."""
+    receivers = list(_receivers(settings))
+    names = Counter(receiver.name for receiver in receivers)
+    if twice := [name for name, times in names.items() if times > 1]:
+        raise ConfigError(f"[[notify]]: named more than once: {', '.join(twice)}. Keep one of each")
+    return receivers
 
 
 def _receivers(settings: Settings) -> Iterator[Receiver]:

@@ -1,11 +1,16 @@
 """The HTTP side as programs see it."""
 
 import asyncio
+import html
+import re
 import tracemalloc
 from urllib.parse import quote
 
 import pytest
 
+from streaming.serve import api
+from streaming.serve.app import SECURITY_HEADERS
+from streaming.store import reader
 from streaming.store.store import wall_ms
 from tests.streaming.serve.conftest import STALLED_MS, sign_of_life
 from tests.support.outputs import CLUSTER, START_MS, blind, ended, finding, progress, report, view
@@ -77,12 +82,20 @@ def test_any_group_id_can_be_asked_for(apply, client, name):
     assert client.json(f"/api/v1/groups/{path}")["group"] == name
     assert client.json(f"/api/v1/incidents?group={quote(name, safe='')}")[0]["group"] == name
     assert client.get(f"/groups/{path}").text.count("<script>") == 1  # our own
+    assert len(linked_groups(client)) == 2
+
+
+def linked_groups(client):
+    """The pages of groups that the overview links to: of its incidents, and of its groups."""
+    links = re.findall(r'href="(/groups?/[^"]+)"', client.get("/").text)
+    return [client.get(html.unescape(link)).text for link in links]
 
 
 def test_what_utf8_cannot_hold_does_not_break_the_list(apply, client):
     apply(report("\ud800", finding("\ud800"), view=view("\ud800")))
     assert client.json("/api/v1/groups")[0]["group"] == "\ud800"
     assert client.get("/").text.count("?</a>") >= 1
+    assert len(linked_groups(client)) == 2
     assert 'group="?"' in client.get("/metrics").text
 
 
@@ -148,6 +161,19 @@ def test_a_long_list_comes_in_pages(apply, client):
         first = client.get(link["url"])
         seen += [group["group"] for group in first.json()]
     assert seen == ["g0", "g1", "g2", "g3", "g4"]
+
+
+def test_pages_go_on_where_elements_are_no_longer_counted(apply, client, monkeypatch):
+    for module in (api, reader):
+        monkeypatch.setattr(module, "COUNTED", 3)
+    apply(*(report(f"g{number}", view=view(f"g{number}")) for number in range(5)))
+    page = client.get("/api/v1/groups?limit=2")
+    assert page.headers["X-Total-Count"] == "3"
+    sizes = [2]
+    while link := page.links.get("next"):
+        page = client.get(link["url"])
+        sizes.append(len(page.json()))
+    assert sizes == [2, 2, 1]
 
 
 def test_a_long_list_is_read_as_it_is_sent(apply, store, settings):
@@ -228,6 +254,13 @@ def test_every_answer_forbids_scripts_and_framing(apply, client, path):
     assert headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'sha256-")
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["X-Frame-Options"] == "DENY"
+
+
+def test_an_internal_error_forbids_them_too(store, client, monkeypatch):
+    monkeypatch.setattr(store.read, "runs", lambda: 1 / 0)
+    answer = client.get("/", 500)
+    assert answer.json() == {"error": "internal error: ZeroDivisionError"}
+    assert {name: answer.headers.get(name) for name in SECURITY_HEADERS} == SECURITY_HEADERS
 
 
 EVIL = "<img src=x onerror=alert(1)>\"'&{{7*7}}"

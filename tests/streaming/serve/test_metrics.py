@@ -159,6 +159,13 @@ def test_records_are_counted_by_type_version_and_outcome(apply, client):
     }
 
 
+def test_partitions_without_an_end_offset_are_counted_by_error(apply, client):
+    for _ in range(2):
+        apply({"kind": "counted", "cluster": CLUSTER, "counts": {"end-offsets:NotLeaderForPartitionError": 3}})
+    by = {"cluster": CLUSTER, "error": "NotLeaderForPartitionError"}
+    assert scrape(client)[metrics.END_OFFSETS_UNANSWERED] == {labels(**by): 6}
+
+
 def test_a_group_that_is_deleted_keeps_no_series(apply, client):
     """Exporters of others keep series of deleted groups, which alert on (Burrow #758, jirwin/burrow_exporter#17)."""
     apply(report("orders", finding(), view=view()))

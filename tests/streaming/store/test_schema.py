@@ -54,6 +54,7 @@ def without_later_tables(connection):
     """As it was before schema 0006."""
     connection.exec_driver_sql("DROP TABLE run_leases")
     connection.exec_driver_sql("DROP INDEX ix_outbox_dismissed_ms")
+    connection.exec_driver_sql("DROP INDEX ix_outbox_incident_id")
     connection.exec_driver_sql("ALTER TABLE outbox DROP COLUMN dismissed_ms")
     connection.exec_driver_sql("DROP TABLE blind_windows")
     connection.exec_driver_sql("DROP TABLE lags")
@@ -238,18 +239,17 @@ def test_incidents_are_found_and_counted_by_an_index_of_what_is_asked_for(tmp_pa
     assert [plan for plan in plans if plan.startswith("SCAN incidents")] == []
 
 
-def test_old_rows_go_in_portions_so_that_run_can_write_in_between(url, monkeypatch):
+def test_old_rows_go_in_portions_so_that_others_can_write_in_between(url, monkeypatch):
     monkeypatch.setattr(store_module, "PRUNED_AT_ONCE", 10)
     store = Store.open(url)
     rows = [{"group_key": "g", "generation": n, "at_ms": START_MS + n, "body": "{}"} for n in range(35)]
     with store.engine.begin() as connection:
         connection.execute(insert(tables.generations), rows)
-    commits = []
-    event.listen(store.engine, "commit", lambda _: commits.append(1))
-    store.prune(START_MS + 30)
-    with store.engine.connect() as connection:
-        assert connection.execute(select(func.count()).select_from(tables.generations)).scalar() == 5
-    assert len(commits) >= 4
+    left = []
+    while store.prune(START_MS + 30):
+        with store.engine.connect() as connection:
+            left.append(connection.execute(select(func.count()).select_from(tables.generations)).scalar())
+    assert left == [25, 15, 5]
     store.close()
 
 

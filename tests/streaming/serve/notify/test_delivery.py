@@ -7,18 +7,21 @@ import sys
 import threading
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import func, insert, select, update
 
 from dashboards.files import FOLDER
 from streaming.config import Serve, Settings
 from streaming.serve.health import Health
 from streaming.serve.leader import LEASE_S, TRUSTED_S, Leader
 from streaming.serve.maintenance import Maintenance
+from streaming.serve.notify import delivery_worker
 from streaming.serve.notify.base import Delivered, Rejected, Retry, retry_after_ms
 from streaming.serve.notify.dead_mans_switch import DeadMansSwitch
-from streaming.serve.notify.message import complete
+from streaming.serve.notify.delivery_worker import DeliveryWorker
+from streaming.serve.notify.message import MessageEnricher, complete
 from streaming.serve.notify.pagerduty import SUMMARY_CHARACTERS, PagerDuty, event
 from streaming.serve.notify.webhook import Webhook
+from streaming.store import store as store_module
 from streaming.store import tables
 from streaming.store.database import database_ms
 from streaming.store.holder import is_gone, machine
@@ -221,8 +224,9 @@ def test_an_owner_is_named_with_client_and_host_even_when_it_is_gone(apply, deli
     assert said["unread_partitions"] == [["orders", 0], ["orders", 1]]
 
 
-def test_a_broken_message_does_not_hold_up_its_batch(apply, deliver, alerts, store):  # noqa: F811
+def test_a_broken_message_does_not_hold_up_its_batch(apply, deliver, alerts, store, monkeypatch):  # noqa: F811
     """A POST of many alerts is refused as a whole: then each goes alone."""
+    monkeypatch.setattr(delivery_worker, "GIVE_UP_AFTER_MS", 0)
     now_ms = wall_ms()
     apply(*(report(f"g{number}", finding(f"g{number}", opened_ms=now_ms - 1_000)) for number in range(5)))
     store.outbox.fan_out({f"alertmanager {alerts.url}": SEVERITIES})
@@ -232,6 +236,39 @@ def test_a_broken_message_does_not_hold_up_its_batch(apply, deliver, alerts, sto
         connection.execute(update(tables.outbox).where(row).values(payload=broken))
     deliver({"kind": "alertmanager", "urls": (alerts.url,)})
     await_true(lambda: totals(store)[1:] == (1, 4))
+
+
+class TestEnd:
+    """A worker that is stopped, or whose `serve` no longer leads, sends nothing more: another one may send already."""
+
+    @pytest.fixture(params=["stopped", "replaced"])
+    def ending(self, request, apply, store):
+        """Return a worker with five messages, whose end comes with the first of them that goes alone."""
+        leader, stop = Leader(store.engine), threading.Event()
+        leader.refresh()
+
+        class Refuses:
+            name, severities, forgets, messages_at_once, sent = "refuses", SEVERITIES, True, 200, []
+
+            def send(self, payloads):
+                self.sent.append(len(payloads))
+                if len(payloads) == 1:
+                    stop.set() if request.param == "stopped" else leader.resign()
+                return Rejected("no") if len(payloads) > 1 else Delivered()
+
+        apply(*(report(f"g{number}", finding(f"g{number}")) for number in range(5)))
+        store.outbox.fan_out({Refuses.name: SEVERITIES})
+        return DeliveryWorker(store, Refuses(), MessageEnricher(store.read, Serve()), leader, stop)
+
+    def test_it_does_not_go_on_with_a_batch_that_was_refused(self, ending, store):
+        ending._deliver_due()
+        assert ending._receiver.sent == [5, 1]
+        assert totals(store) == (4, 0, 1)
+
+    def test_it_does_not_go_on_with_reminders(self, ending):
+        ending._receiver.messages_at_once = 1
+        ending._remind_when_due()
+        assert ending._receiver.sent == [1]
 
 
 class TestPagerDuty:
@@ -303,6 +340,16 @@ class TestHeartbeat:
         assert not pulse.beat(wall_ms())
         assert len(peer.bodies) == 1
 
+    def test_it_beats_on_after_an_error_that_nobody_expected(self, apply, pulse, store, peer, monkeypatch):
+        apply(progress())
+        runs, asked = store.read.runs, []
+        monkeypatch.setattr(store.read, "runs", lambda: runs() if asked else asked.append(1) or 1 / 0)
+        pulse._every_ms = 10
+        pulse.start()
+        peer.wait_for(lambda peer: peer.bodies)
+        pulse._stop_event.set()
+        pulse.join()
+
     def test_only_the_leader_beats(self, apply, pulse):
         apply(progress())
         pulse._leader.resign()
@@ -317,6 +364,34 @@ def test_a_serve_that_follows_changes_nothing(apply, store):
     Maintenance(store, settings, health, [], Leader(store.engine), threading.Event()).work(wall_ms())
     assert store.read.incidents(state="open").total == 1
     assert store.outbox.totals()[0].receiver == ""
+
+
+class TestPruning:
+    """It is done beside the lease and the messages, which must not wait for it."""
+
+    @pytest.fixture
+    def maintenance(self, store, settings):
+        return Maintenance(store, settings, Health(15_000), [], Leader(store.engine), threading.Event())
+
+    def test_it_is_spread_over_many_turns(self, maintenance, store, monkeypatch):
+        monkeypatch.setattr(store_module, "PRUNED_AT_ONCE", 10)
+        rows = [{"group_key": "g", "generation": n, "at_ms": n, "body": "{}"} for n in range(35)]
+        with store.engine.begin() as connection:
+            connection.execute(insert(tables.generations), rows)
+        left = []
+        for _ in range(5):
+            maintenance.work(wall_ms())
+            with store.engine.connect() as connection:
+                left.append(connection.execute(select(func.count()).select_from(tables.generations)).scalar())
+        assert left == [25, 15, 5, 0, 0]
+
+    def test_it_is_tried_again_at_once_after_an_error(self, maintenance, store, monkeypatch):
+        asked = []
+        monkeypatch.setattr(store, "prune", lambda before_ms: asked.append(before_ms) or 1 / 0)
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                maintenance.work(wall_ms())
+        assert len(asked) == 2
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\x00\xff\x00", b"HTTP/1.1 abc\r\n\r\n", b"SSH-2.0-OpenSSH\r\n"])

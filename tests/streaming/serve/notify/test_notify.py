@@ -1,14 +1,17 @@
 """From the outbox to somebody: real HTTP peers, a real Alertmanager, and receivers that misbehave."""
 
+import html
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
 import pytest
+from sqlalchemy import select
 from tenacity import wait_fixed
 
-from streaming.config import Serve, Settings
+from streaming.config import ConfigError, Serve, Settings, StoreSettings
 from streaming.serve.health import Health
 from streaming.serve.leader import Leader
 from streaming.serve.maintenance import Maintenance
@@ -16,14 +19,16 @@ from streaming.serve.notify import base, delivery_worker
 from streaming.serve.notify.alertmanager import EXPIRE_MS, LABEL_CHARACTERS, Alertmanager, alert
 from streaming.serve.notify.base import SEVERITIES, Delivered, Rejected, Retry, at_least
 from streaming.serve.notify.delivery_worker import DeliveryWorker, backoff_ms
+from streaming.serve.notify.log import Log
 from streaming.serve.notify.message import MessageEnricher, complete
 from streaming.serve.notify.receivers import receivers_of
 from streaming.serve.notify.webhook import Webhook
-from streaming.store import Store
+from streaming.serve.runbooks import runbook
+from streaming.store import Store, tables
 from streaming.store.store import wall_ms
 from tests.streaming.serve import alertmanager as real
 from tests.streaming.serve.conftest import STALLED_MS, sign_of_life
-from tests.support.outputs import CLUSTER, START_MS, ended, finding, progress, report
+from tests.support.outputs import CLUSTER, START_MS, ended, finding, progress, report, view
 from tests.support.waiting import PATIENCE_S, await_true
 
 WRITTEN = {
@@ -102,14 +107,24 @@ class TestWebhook:
         assert [body["transition"] for body in peer.bodies] == ["opened"] * 4 + ["closed"]
         await_true(lambda: totals(store) == (0, 0, 2))
 
-    def test_what_is_refused_again_and_again_is_given_up_and_the_next_comes(self, apply, deliver, peer, store):
-        peer.statuses = [400] * delivery_worker.REJECTIONS_TO_GIVE_UP
+    def test_what_is_refused_for_long_is_given_up_and_the_next_comes(self, apply, deliver, peer, store, monkeypatch):
+        monkeypatch.setattr(delivery_worker, "GIVE_UP_AFTER_MS", 200)
+        peer.statuses = [400] * 100_000
         deliver({"kind": "webhook", "url": peer.url})
         apply(report("orders", finding()))
         await_true(lambda: totals(store) == (0, 1, 0))
+        assert len(peer.bodies) > 1
+        peer.statuses.clear()
         apply(report("orders", finding(member="m-2")))
         await_true(lambda: totals(store) == (0, 1, 1))
-        assert len(peer.bodies) == delivery_worker.REJECTIONS_TO_GIVE_UP + 1
+
+    def test_a_refusal_of_a_few_minutes_loses_nothing(self, apply, deliver, peer, store):
+        """An ingress that has no route yet answers 404, and a token that was just changed makes a 401."""
+        peer.statuses = [404, 503, 401] * 5
+        deliver({"kind": "webhook", "url": peer.url})
+        apply(report("orders", finding()))
+        await_true(lambda: totals(store) == (0, 0, 1))
+        assert len(peer.bodies) == 16
 
     def test_one_that_never_answers_delays_no_other(self, apply, deliver, peer, store, monkeypatch):
         monkeypatch.setattr(base, "TIMEOUT_S", (1, 600))
@@ -158,6 +173,7 @@ def test_a_receiver_that_breaks_loses_its_message_not_its_worker(apply, deliver,
         return original(self, payloads)
 
     monkeypatch.setattr(Webhook, "send", broken)
+    monkeypatch.setattr(delivery_worker, "GIVE_UP_AFTER_MS", 0)
     deliver({"kind": "webhook", "url": peer.url})
     apply(report("orders", finding()), report("other", finding("other", "m-2")))
     peer.wait_for(lambda peer: len(peer.bodies) == 1)
@@ -190,6 +206,23 @@ def test_messages_of_a_receiver_no_longer_configured_are_given_up(apply, deliver
     store.outbox.fan_out({"webhook http://old": SEVERITIES})
     deliver({"kind": "log"})
     await_true(lambda: totals(store) == (0, 1, 0))
+
+
+LOGS = ({"kind": "log", "min_severity": "page"}, {"kind": "log", "min_severity": "info"})
+
+
+def test_two_blocks_for_one_receiver_are_an_error():
+    with pytest.raises(ConfigError, match="named more than once: log"):
+        receivers_of(Settings.model_validate({"notify": LOGS}))
+
+
+def test_two_users_of_one_alertmanager_are_two_receivers_with_no_secret_in_a_name():
+    urls = ["http://u:one@am:9093", "http://u:two@am:9093", "http://am:9093"]
+    blocks = {"notify": ({"kind": "alertmanager", "urls": tuple(urls)},)}
+    names = {receiver.name for receiver in receivers_of(Settings.model_validate(blocks))}
+    assert len(names) == 3
+    assert "alertmanager http://am:9093" in names
+    assert not any("one" in name or "two" in name for name in names)
 
 
 class TestAlert:
@@ -354,6 +387,39 @@ class TestMonitorStalled:
         apply(progress())
         restarted.work(wall_ms())
         assert store.read.incidents(state="open").total == 0
+
+    @pytest.mark.parametrize(
+        ("silent", "kept", "is_gone"), [(3, 1, False), (8, 1, True), (29, 30, False), (31, 30, True)]
+    )
+    def test_a_cluster_that_nobody_watches_any_more_is_forgotten(
+        self, apply, store, settings, clock, silent, kept, is_gone
+    ):
+        """It was renamed: it kept `/readyz` at 503 and its page open, and no heartbeat of the switch was sent."""
+        for cluster in (CLUSTER, "old"):
+            apply(progress(), report("orders", finding(cluster=cluster), view=view()), cluster=cluster)
+        sign_of_life(store, silent * 86_400_000, "old")
+        own = settings.model_copy(update={"store": StoreSettings(retention_days=kept)})
+        health, leader = Health(15_000, clock=clock), Leader(store.engine)
+        receivers = [Log(at_least("warn"))]
+        self.stand_still(Maintenance(store, own, health, receivers, leader, threading.Event()), clock)
+        assert [run.cluster for run in store.read.runs()] == ([CLUSTER] if is_gone else ["old", CLUSTER])
+        ended = store.read.incidents(cluster="old", state="closed").objects
+        assert [(one["rule"], one["reason"]) for one in ended] == ([("session-expired", "superseded")] * is_gone)
+        assert store.read.incidents(cluster="old", state="open").total == (0 if is_gone else 2)
+        assert (store.read.group("old", "orders") is None) is is_gone
+        assert store.read.group(CLUSTER, "orders") is not None
+        with store.engine.connect() as connection:
+            told = select(tables.outbox.c.transition).where(tables.outbox.c.payload.contains('"old"'))
+            assert connection.execute(told).scalars().all() == ["opened", "closed" if is_gone else "opened"]
+
+    def test_a_cluster_is_forgotten_at_once_by_the_statement_of_the_runbook(self, apply, store, maintenance, clock):
+        for cluster in (CLUSTER, "old-name"):
+            apply(progress(), cluster=cluster)
+        statement = re.search("UPDATE runs .*;", html.unescape(runbook("monitor-stalled")))[0]
+        with store.engine.begin() as connection:
+            connection.exec_driver_sql(statement)
+        self.stand_still(maintenance(), clock)
+        assert [run.cluster for run in store.read.runs()] == [CLUSTER]
 
     def test_a_run_gets_its_time_when_serve_itself_has_just_started(self, apply, store, maintenance, clock):
         apply(progress(), now_ms=START_MS)
