@@ -29,7 +29,7 @@ def dashboards_command() -> None:
 @click.option(
     "--out",
     type=LocalPathParam(path_type=Path, file_okay=False),
-    help="The folder to write to.  [default: dashboards/rendered in this source tree]",
+    help="The folder to write to; its other files stay.  [default: dashboards/rendered in this source tree]",
 )
 @click.option(
     "--severity",
