@@ -210,6 +210,11 @@ class Serve(Table):
             raise ValueError("either heartbeat_url or heartbeat_url_file")
         return self
 
+    def address(self, port: int) -> str:
+        """Return the URL of this server at a port."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls_certfile else 'http'}://{host}:{port}"
+
     def heartbeat_address(self) -> str | None:
         """Return the dead man's switch's URL, which may be a secret, or None. Raises `ConfigError`."""
         if self.heartbeat_url_file is None:
@@ -449,7 +454,7 @@ def _add_secrets(raw: dict[str, Any], problems: Problems) -> None:
             continue
         if key in section:
             advice = f"set {variable} or {key}_file"
-            problems.add((table, key), f"[{table}] {key}: secrets do not belong into this file; {advice}")
+            problems.add((table, key), f"[{table}] {key}: secrets do not belong in this file; {advice}")
         value = revealed(getattr(secrets, name))
         if value is not None and not value.strip():
             problems.add_variable(variable, "it is empty: unset it or fill it")

@@ -96,9 +96,10 @@ def run_job(
     has caught up, with how much is left of what the topics contained at the start.
     """
     run = settings.run
-    shuffle_partitions = run.shuffle_partitions or remembered_shuffle_partitions(run.data_folder) or _cores(run.master)
     with ExitStack() as stack:
         stack.enter_context(locked(run.data_folder))
+        remembered = remembered_shuffle_partitions(run.data_folder)
+        shuffle_partitions = run.shuffle_partitions or remembered or _cores(run.master)
         reached = _reach(settings, stop)
         if reached is None:
             return
@@ -163,8 +164,8 @@ class Job:
                 self._failed(error)
             except JVM_SILENT as error:
                 if (status := jvm_status(self.spark)) is not None:
-                    again = "started again, run goes on with its checkpoint"
-                    raise RunError(f"Spark's JVM has ended (exit status {status}); {again}") from error
+                    told = f"Spark's JVM has ended (exit status {status}), so run ends too"
+                    raise RunError(f"{told}. Start run again: it continues from its checkpoint") from error
                 self._failed(error)
             except OSError as error:
                 self._failed(error)

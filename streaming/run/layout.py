@@ -11,7 +11,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -100,12 +100,17 @@ def set_aside(data_folder: Path) -> None:
 @contextmanager
 def locked(data_folder: Path) -> Iterator[None]:
     """Keep a second `run` out of the same data folder; the lock is released when the process ends, however it ends."""
-    data_folder.mkdir(parents=True, exist_ok=True)
-    with (data_folder / "lock").open("a") as file:
+    with ExitStack() as stack:
         try:
+            data_folder.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context((data_folder / "lock").open("a"))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise RunError(f"another run works in {data_folder}: give each its own [run] data_folder") from None
+        except OSError as error:  # not writable, or a file system without locks
+            raise RunError(
+                f"{data_folder} cannot be used: {error.strerror}; choose another [run] data_folder"
+            ) from None
         yield
 
 

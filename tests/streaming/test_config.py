@@ -251,7 +251,11 @@ REFUSED = {
     "a certificate in a bucket": ('[kafka]\nssl_cafile = "gs://bucket/ca.pem"', 2, "gs:// is not supported"),
     "a SQLite file in a bucket": ('[store]\nurl = "sqlite:///s3a://bucket/m.db"', 2, "s3a:// is not supported"),
     "broken toml": ('cluster = "x"\n[kafka\n', 2, "not TOML"),
-    "a topic of two kinds": ('[kafka]\nclient_telemetry_topics = ["group-telemetry"]\n', 1, "group-telemetry"),
+    "a topic of two kinds": (
+        '[kafka]\nclient_telemetry_topics = ["group-telemetry"]\n',
+        1,
+        "listed twice among offsets_topic, telemetry_topics and client_telemetry_topics: group-telemetry; list each",
+    ),
     "a key given twice": ("[run]\ntrigger_ms = 1\ntrigger_ms = 2\n", 3, "not TOML"),
 }
 

@@ -1,4 +1,6 @@
 import dataclasses
+import errno
+import fcntl
 
 import pytest
 
@@ -91,4 +93,17 @@ def test_a_second_run_is_kept_out_of_the_folder(tmp_path):
     with locked(tmp_path), pytest.raises(RunError, match="another run works in"), locked(tmp_path):
         pass
     with locked(tmp_path):
+        pass
+
+
+def test_a_folder_that_cannot_be_used_is_said_so_and_why(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="file/data cannot be used: Not a directory"), locked(tmp_path / "file" / "data"):
+        pass
+
+    def without_locks(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", without_locks)
+    with pytest.raises(RunError, match="cannot be used: No locks available"), locked(tmp_path):
         pass
