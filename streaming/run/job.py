@@ -47,7 +47,7 @@ from streaming.run.layout import (
     locked,
     open_checkpoint,
     remembered_shuffle_partitions,
-    set_aside,
+    retire_checkpoint,
 )
 from streaming.run.operator import OUTPUT_SCHEMA, STATE_SCHEMA, Operator
 from streaming.run.packing import Routing
@@ -77,7 +77,7 @@ NEW_TOPICS_S = 600.0  # how soon the partition counts of topics newer than the q
 MAX_FIRST_PARTITIONS = 20_000
 """The most partitions whose end offsets are requested before the first batch, when the topics in use are unknown."""
 STATUS_BATCHES = 100
-SET_ASIDE_AFTER = 3  # failures in a row without an outside cause and without a finished batch
+RETIRE_AFTER = 3  # failures in a row without an outside cause and without a finished batch
 GIVE_UP_AFTER = 8
 BACKOFF_MAX_S = 30.0
 
@@ -436,8 +436,8 @@ class Job:
         if self.unexplained >= GIVE_UP_AFTER:
             hint = f"if this continues, move {folder} away: run then starts afresh, and open incidents stay"
             raise RunError(f"the query failed {self.unexplained} times without finishing a batch: {reason}; {hint}")
-        if self.unexplained >= SET_ASIDE_AFTER and checkpoint is not None and checkpoint.committed:
-            set_aside(folder)
+        if self.unexplained >= RETIRE_AFTER and checkpoint is not None and checkpoint.committed:
+            retire_checkpoint(folder)
             kept = str(checkpoint.folder.absolute())
             log.error("the checkpoint cannot be read and is kept aside, a fresh one begins", kept=kept, reason=reason)
 

@@ -92,7 +92,7 @@ def remembered_shuffle_partitions(data_folder: Path) -> int | None:
     return known["layout"].get("shuffle_partitions") if known else None
 
 
-def set_aside(data_folder: Path) -> None:
+def retire_checkpoint(data_folder: Path) -> None:
     """Make the next checkpoint a fresh one; the folder of the current one stays."""
     (data_folder / LAYOUT_FILE).unlink(missing_ok=True)
 

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator_model.shard import snapshot
 from streaming.run.errors import RunError
-from streaming.run.layout import Layout, locked, open_checkpoint, remembered_shuffle_partitions, set_aside
+from streaming.run.layout import Layout, locked, open_checkpoint, remembered_shuffle_partitions, retire_checkpoint
 
 LAYOUT = Layout("prod", "__consumer_offsets", 50, "shard", 1, 2, 1, 1, "topic-id")
 
@@ -72,13 +72,13 @@ def test_a_layout_file_that_cannot_be_read_begins_a_fresh_checkpoint_and_says_wh
     assert open_checkpoint(tmp_path, LAYOUT, never).checkpoint_id == fresh.checkpoint_id
 
 
-def test_a_checkpoint_set_aside_is_followed_by_a_fresh_one_and_stays(tmp_path):
+def test_a_checkpoint_that_is_retired_is_followed_by_a_fresh_one_and_stays(tmp_path):
     old = open_checkpoint(tmp_path, LAYOUT, lambda: 1)
     assert not old.committed
     (old.folder / "commits").mkdir(parents=True)
     (old.folder / "commits" / "0").write_text("v1")
     assert old.committed
-    set_aside(tmp_path)
+    retire_checkpoint(tmp_path)
     assert open_checkpoint(tmp_path, LAYOUT, lambda: 2).checkpoint_id != old.checkpoint_id
     assert old.folder.exists()
 
