@@ -30,7 +30,7 @@ from coordinator_model.shard.shard import ShardSettings
 from streaming.client_metrics.otlp import read_metrics
 from streaming.config import Settings
 from streaming.connection import diagnose
-from streaming.run.catch_up import CatchUp, read_all_from_ms
+from streaming.run.catch_up import CatchUp, read_all_from_ms, topics_read
 from streaming.run.cluster_facts import SessionTimeouts, TopicNames, ask_topic_names, read_session_timeouts
 from streaming.run.cluster_file import CLUSTER_FILE, ClusterFile
 from streaming.run.cluster_watch import ClusterWatch
@@ -55,7 +55,7 @@ from streaming.run.probe import NONCE_FILE, Probe, remembered_nonce
 from streaming.run.session import JVM_SILENT, jvm_status, start_session, stop_session
 from streaming.run.sink import LiveKeys, Sink
 from streaming.run.source import PACKED_SCHEMA, PackRows, source_rows
-from streaming.run.topic_ids import TOPIC_IDS_FILE, TopicIds, cut_short, topics_read
+from streaming.run.topic_ids import TOPIC_IDS_FILE, TopicIds, cut_short
 from streaming.run.topics import Assigned, Topics
 from streaming.store import Store, StoreError
 from streaming.store.lease import Lease, LeaseHeldError
