@@ -21,6 +21,7 @@ from dashboards.panels import (
     POLL_HEADROOM,
     RATIO,
     RED,
+    STORM_REBALANCES,
     WIDTH,
     YELLOW,
     Look,
@@ -119,7 +120,7 @@ def _now() -> list[object]:
             "Rebalances in the time shown",
             "Generations begun.",
             queries.new_generations("$__range", queries.OF_GROUP),
-            Look(steps=((None, GREEN), (2, ORANGE), (5, RED))),
+            Look(steps=((None, GREEN), (2, ORANGE), (STORM_REBALANCES, RED))),
         ),
     ]
 
@@ -157,9 +158,9 @@ def _over_time() -> list[object]:
         ),
         series(
             "Rebalances in 10 minutes",
-            "Generations begun in the 10 minutes before; five are a storm.",
+            f"Generations begun in the 10 minutes before; {STORM_REBALANCES} are a storm.",
             Query(queries.new_generations("10m", queries.OF_GROUP), "rebalances"),
-            look=Look(steps=((None, GREEN), (5, RED)), low=0),
+            look=Look(steps=((None, GREEN), (STORM_REBALANCES, RED)), low=0),
         ),
     ]
 

@@ -44,6 +44,7 @@ NEUTRAL: Final[Steps] = ((None, GREY),)
 ANY_IS_BAD: Final[Steps] = ((None, GREEN), (1, RED))
 HEADROOM: Final[Steps] = ((None, RED), (1 / 3, ORANGE), (0.5, GREEN))
 """`session-at-risk` begins when a third is left."""
+STORM_REBALANCES: Final = Thresholds().storm_rebalances
 POLL_HEADROOM: Final[Steps] = ((None, RED), (round(1 - Thresholds().poll_at_risk_ratio, 3), ORANGE), (0.5, GREEN))
 """`poll-at-risk` begins when a fifth is left."""
 

@@ -5,6 +5,7 @@ counts as changed only if one of *our* keys differs. A write contains the versio
 saved the dashboard in between, Grafana answers 412, and their change is not overwritten.
 """
 
+import hashlib
 import html
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,6 +19,7 @@ from grafana_api.grafana_face import GrafanaFace
 
 from dashboards.files import FOLDER, TAG
 from dashboards.unreachable import reason
+from streaming.commands.remote import TOKEN_VARIABLE
 from streaming.config_text import mask_url
 
 OLDEST_MAJOR: Final = 10
@@ -71,8 +73,12 @@ def connect(url: str, login: Login, *, ca_file: str | None = None, plain_http: b
 
     Plain http is allowed only on loopback, unless `plain_http` is set.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc and parts.port != 0
+    except ValueError:  # of an address in brackets, or of a port
+        usable = False
+    if not usable:
         raise AddressError("the URL has to be https://host[:port][/path], without user and password in it")
     if parts.scheme == "http" and parts.hostname not in LOOPBACK and not plain_http:
         raise AddressError("plain http would show the credentials to the network: use https, or --plain-http")
@@ -126,15 +132,18 @@ def publish_incidents(
         yield _annotation(grafana, incident, there.get(f"incident:{incident['incident_id']}"), dry_run=dry_run)
 
 
-def incidents_of(monitor: str) -> list[dict[str, Any]]:
+def incidents_of(monitor: str, token: str | None) -> list[dict[str, Any]]:
     """Ask `serve` for its newest incidents, open and closed."""
-    address = mask_url(monitor)
+    address, asked = mask_url(monitor), f"{monitor.rstrip('/')}/api/v1/incidents"
+    headers = {"Authorization": f"Bearer {token}".encode()} if token else {}
     try:
-        answer = requests.get(f"{monitor.rstrip('/')}/api/v1/incidents", params={"limit": INCIDENTS}, timeout=TIMEOUT_S)
+        answer = requests.get(asked, params={"limit": INCIDENTS}, headers=headers, timeout=TIMEOUT_S)
         answer.raise_for_status()
         incidents = answer.json()
     except requests.RequestException as error:
-        raise PublishError(f"the monitor at {address} does not give its incidents: {reason(error)}") from None
+        refused = error.response is not None and error.response.status_code == 401
+        why = f"{reason(error)}{f'; set {TOKEN_VARIABLE}' if refused else ''}"
+        raise PublishError(f"the monitor at {address} does not give its incidents: {why}") from None
     if not (isinstance(incidents, list) and all(isinstance(i, dict) and "opened_ms" in i for i in incidents)):
         raise PublishError(f"the answer from {address} is not a monitor's")
     return incidents
@@ -176,7 +185,7 @@ def _folder(grafana: GrafanaFace, title: str, *, dry_run: bool) -> tuple[str, Ch
     Then look for our uid, because people may have renamed it.
     """
     what = f"folder {title}"
-    uid = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+    uid = TAG if title == FOLDER else f"{TAG}-{hashlib.sha256(title.encode('utf-8', 'replace')).hexdigest()[:16]}"
     with _explained(what):
         known = {folder["title"]: str(folder["uid"]) for folder in grafana.folder.get_all_folders()}  # the outermost
         if title in known or _or_none(grafana.folder.get_folder, uid):

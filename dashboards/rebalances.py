@@ -10,6 +10,7 @@ from dashboards.panels import (
     ORANGE,
     RATIO,
     RED,
+    STORM_REBALANCES,
     WIDTH,
     Look,
     Query,
@@ -23,7 +24,6 @@ from dashboards.panels import (
 from streaming.serve import metrics
 
 NAME = "rebalances"
-STORM_REBALANCES = Thresholds().storm_rebalances
 SLOW_S = Thresholds().rebalance_slow_ms / 1_000
 COST_STEP_S = 60  # of the subquery below; with a minute, 24 h of a large fleet stay cheap
 
@@ -113,7 +113,7 @@ def _over_time() -> list[object]:
     return [
         series(
             "Rebalances in 10 minutes, worst groups",
-            "A line above five is a storm.",
+            f"A line at {STORM_REBALANCES} or above is a storm.",
             Query(worst, "{{cluster}} {{group}}"),
             look=Look(steps=((None, GREEN), (STORM_REBALANCES, RED)), low=0),
         ),

@@ -32,10 +32,14 @@ def rendered(severity_labels: Mapping[str, str] = rules.SAME) -> dict[str, str]:
 
 
 def write(folder: Path = RENDERED, severity_labels: Mapping[str, str] = rules.SAME) -> list[Path]:
-    """Write every file that is missing or differs, and remove those no longer made; return the paths of both."""
+    """Write every file that is missing or differs; return the paths of all files that changed.
+
+    Files that are no longer made are removed from `RENDERED` only: another folder may hold files of somebody else.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     wanted = rendered(severity_labels)
-    touched = [path for path in sorted(folder.iterdir()) if path.name not in wanted]
+    ours = folder.resolve() == RENDERED.resolve()
+    touched = [path for path in sorted(folder.iterdir()) if path.name not in wanted] if ours else []
     for path in touched:
         path.unlink()
     for name, text in wanted.items():

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from dashboards import queries
 from dashboards.files import FOLDER, PUBLIC_URL
-from dashboards.rebalances import STORM_REBALANCES
+from dashboards.panels import STORM_REBALANCES
 from streaming.serve import lag_metrics, metrics
 
 GRAFANA_DATASOURCE: Final = "group-monitor-prometheus"

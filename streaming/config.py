@@ -19,6 +19,7 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     Field,
+    PlainSerializer,
     SecretStr,
     ValidationError,
     create_model,
@@ -29,7 +30,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from coordinator_model.thresholds import Thresholds
 from streaming.config_environment import IS_EMPTY, add_environment
 from streaming.config_problems import Problems, described
-from streaming.config_text import as_toml
+from streaming.config_text import as_toml, mask_url
 from streaming.group_patterns import GroupThresholds, compiled, group_patterns
 from streaming.kafka_config import ENVIRONMENT_PREFIX, Kafka, Table, read_secret, revealed
 from streaming.local_path import LocalPath, without_scheme
@@ -81,6 +82,7 @@ def _host_name(name: str) -> str:
 
 
 def _database_url(url: str) -> str:
+    urlsplit(url)  # raises ValueError if brackets do not match
     if sqlite := _SQLITE.match(url):
         without_scheme(url[sqlite.end() :])
     return url
@@ -88,7 +90,11 @@ def _database_url(url: str) -> str:
 
 Pattern = Annotated[str, AfterValidator(_regex)]
 LabelName = Annotated[str, AfterValidator(_label_name)]
-HttpUrl = Annotated[str, AfterValidator(_http_url)]
+Link = Annotated[str, AfterValidator(_http_url)]
+"""A URL that alerts and pages show, so that it is no secret."""
+_MASKED = PlainSerializer(mask_url, when_used="json")
+HttpUrl = Annotated[str, AfterValidator(_http_url), _MASKED]
+DatabaseUrl = Annotated[str, AfterValidator(_database_url), _MASKED]
 HostName = Annotated[str, AfterValidator(_host_name)]
 Positive = Annotated[int, Field(gt=0)]
 Mode = Literal["off", "record", "notify"]
@@ -139,7 +145,7 @@ class Run(Table):
 class StoreSettings(Table):
     """The SQL database that `run` writes and `serve` reads."""
 
-    url: Annotated[str, AfterValidator(_database_url)] = "sqlite:///monitor-data/monitor.db"
+    url: DatabaseUrl = "sqlite:///monitor-data/monitor.db"
     """SQLAlchemy's URL: `sqlite:///FILE` on one machine, `postgresql+psycopg://user@host/database` on several."""
     password: SecretStr | None = None
     """The password of the database user. It comes from the environment or from `password_file`."""
@@ -169,11 +175,11 @@ class Serve(Table):
     """The port to listen on. 0 chooses a free one."""
     monitor_stalled_ms: Positive = 15_000
     """After how long without a sign of life of `run` the alert `monitor-stalled` is sent."""
-    public_url: HttpUrl | None = None
+    public_url: Link | None = None
     """The address at which people reach this server. Alerts link to its pages."""
     allowed_hosts: tuple[HostName, ...] = ()
     """Further host names that requests may use. Addresses, localhost and `public_url`'s name are always allowed."""
-    rules_url: HttpUrl | None = None
+    rules_url: Link | None = None
     """Where you keep runbooks of your own, `<rules_url>/<rule>.md`. Alerts then link there, not to `/rules/<rule>` of
     this server. The `runbook_url` of a group comes first.
     """
@@ -205,6 +211,11 @@ class Serve(Table):
         if self.heartbeat_url and self.heartbeat_url_file:
             raise ValueError("either heartbeat_url or heartbeat_url_file")
         return self
+
+    def address(self, port: int) -> str:
+        """Return the URL of this server at a port."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls_certfile else 'http'}://{host}:{port}"
 
     def heartbeat_address(self) -> str | None:
         """Return the dead man's switch's URL, which may be a secret, or None. Raises `ConfigError`."""
@@ -248,7 +259,7 @@ class GroupBlock(Table):
     """`notify`: incidents are stored and sent. `record`: they are stored only. `off`: there are none."""
     labels: dict[LabelName, str] = Field(default_factory=dict)
     """Labels of these groups in alerts, in the API and in `group_monitor_group_info`: team, service."""
-    runbook_url: HttpUrl | None = None
+    runbook_url: Link | None = None
     """The runbook that alerts of these groups link to, instead of the rule's own page."""
     thresholds: ThresholdOverrides = Field(default_factory=ThresholdOverrides)  # type: ignore[valid-type]
     """Thresholds of these groups: the keys of `[thresholds]`."""
@@ -445,7 +456,7 @@ def _add_secrets(raw: dict[str, Any], problems: Problems) -> None:
             continue
         if key in section:
             advice = f"set {variable} or {key}_file"
-            problems.add((table, key), f"[{table}] {key}: secrets do not belong into this file; {advice}")
+            problems.add((table, key), f"[{table}] {key}: secrets do not belong in this file; {advice}")
         value = revealed(getattr(secrets, name))
         if value is not None and not value.strip():
             problems.add_variable(variable, IS_EMPTY)
@@ -486,4 +497,4 @@ def _add_problem(detail: Mapping[str, Any], raw: Mapping[str, Any], problems: Pr
         hint = did_you_mean(str(where[-1]), known[table], {name: keys for name, keys in known.items() if name})
         problems.add(where, f'unknown key "{where[-1]}" in {f"[{table}]" if table else "the top level"}{hint}')
         return
-    problems.add(where, described(detail, where, raw))
+    problems.add(where, described(detail, where, {} if where in SECRET_KEYS else raw))

@@ -43,7 +43,10 @@ class Problems:
 
 
 def described(detail: Mapping[str, Any], where: TomlPath, raw: Mapping[str, Any]) -> str:
-    """Return one of pydantic's errors in our words; `where` is the place in the file."""
+    """Return one of pydantic's errors in our words; `where` is the place in the file.
+
+    The value found there is quoted, if `raw` has it and it is not a URL, which may contain a password.
+    """
     context = detail.get("ctx", {})
     words = _WORDS.get(detail["type"])
     text = words(context) if words else str(detail["msg"])
@@ -90,11 +93,11 @@ _WORDS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
 
 
 def _found(where: TomlPath, raw: Any) -> str:
-    """Return the text that quotes the value found there, if it is a plain value and not a secret."""
+    """Return the text that quotes the value found there, if it is a plain value and no URL."""
     for part in where:
         try:
             raw = raw[part]
         except (KeyError, IndexError, TypeError):
             return ""
-    plain = isinstance(raw, str | int | float) and "password" not in str(where[-1]) and "url" not in str(where[-1])
+    plain = isinstance(raw, str | int | float) and not any("url" in str(part) for part in where)
     return f", not {json.dumps(raw, ensure_ascii=False)[:80]}" if plain else ""

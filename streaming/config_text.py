@@ -1,4 +1,4 @@
-"""A configuration as text that looks like TOML, without the credentials in URLs."""
+"""A configuration as text that looks like TOML, and URLs without their credentials."""
 
 import json
 import re
@@ -13,7 +13,7 @@ def as_toml(tree: Mapping[str, Any], name: str = "") -> Iterator[str]:
     """Yield lines: plain values first, then tables and arrays of tables."""
     scalars = {key: value for key, value in tree.items() if not _is_table(value)}
     for key, value in scalars.items():
-        yield f"{key} = {json.dumps(_masked(value), ensure_ascii=False)}"
+        yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
     for key, value in tree.items():
         full = f"{name}.{key}" if name else key
         if isinstance(value, dict) and value:
@@ -27,18 +27,15 @@ def _is_table(value: Any) -> bool:
     return isinstance(value, dict) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
 
 
-def _masked(value: Any) -> Any:
-    """Mask the credentials of a URL; leave anything else as it is (`SecretStr` dumps itself masked)."""
-    if isinstance(value, list):
-        return [_masked(element) for element in value]
-    if isinstance(value, str) and "://" in value:
-        return mask_url(value)
-    return value
-
-
 def mask_url(url: str) -> str:
-    """Turn `http://user:secret@host/` into `http://user:********@host/`; query values are masked too."""
-    parts = urlsplit(url)  # not joined again with `urlunsplit`, which loses slashes of `sqlite:///…`
+    """Turn `http://user:secret@host/` into `http://user:********@host/`; query values are masked too.
+
+    What is no URL is masked as a whole.
+    """
+    try:
+        parts = urlsplit(url)  # not joined again with `urlunsplit`, which loses slashes of `sqlite:///…`
+    except ValueError:
+        return MASK
     userinfo, at, host = parts.netloc.rpartition("@")
     if at:
         user, colon, _ = userinfo.partition(":")

@@ -97,7 +97,8 @@ class Kafka(Table):
             raise ValueError("ssl_certfile and ssl_keyfile come together")
         twice = sorted(name for name, times in Counter(self.topics).items() if times > 1)
         if twice:  # the topic decides who is trusted: brokers, or any application
-            raise ValueError(f"{', '.join(twice)}: a topic is read as one of the three kinds, once")
+            lists = "offsets_topic, telemetry_topics and client_telemetry_topics"
+            raise ValueError(f"listed twice among {lists}: {', '.join(twice)}; list each topic once")
         return self
 
     @property

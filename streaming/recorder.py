@@ -142,6 +142,7 @@ def record(
     consumer = KafkaConsumer(
         **client,
         group_id=None,
+        auto_offset_reset="earliest",  # if retention deletes what is read: go on with what is left, not at the end
         enable_auto_commit=False,
         allow_auto_create_topics=False,
         metadata_max_age_ms=10_000,

@@ -12,7 +12,7 @@ from streaming.audit.ask import Told, ask
 from streaming.audit.assess import assess
 from streaming.audit.read import Read, read_newest, with_records
 from streaming.audit.report import Report, share_read
-from streaming.audit.tiers import tier_of, tiers
+from streaming.audit.tiers import sources, tier_of
 from streaming.connection import Kind, diagnose
 from streaming.kafka_config import Kafka
 from streaming.tiers import RECORDS_ONLY
@@ -56,7 +56,7 @@ def audit(
         cluster=cluster or told.cluster_id,
         groups=assessed.groups,
         hosts=assessed.hosts,
-        tiers=tiers(tier, records=bool(read.begins), reports=bool(filled), pushes=told.pushes),
+        sources=sources(tier, records=bool(read.begins), reports=bool(filled), pushes=told.pushes),
         share=read.share if read.begins else 0.0,
         newest=time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(read.newest_ms / 1000)) if read.newest_ms else "",
         notes=[*told.problems, *notes],

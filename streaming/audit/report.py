@@ -31,17 +31,17 @@ class Report:
     cluster: str
     groups: Sequence[Mapping[str, Any]]
     hosts: Sequence[tuple[str, int]]
-    tiers: Sequence[Mapping[str, Any]]
+    sources: Sequence[Mapping[str, Any]]
     share: float
     newest: str
     notes: Sequence[str] = field(default_factory=tuple)
 
     def as_json(self) -> str:
-        """Return the contract's object."""
+        """Return the contract's object, whose sources are called `tiers`."""
         told = {
             "cluster": self.cluster,
             "groups": self.groups,
-            "tiers": self.tiers,
+            "tiers": self.sources,
             "hosts": [{"host": host, "returns": times} for host, times in self.hosts],
             "records": {"share_read": round(self.share, 4), "newest": self.newest},
             "notes": self.notes,
@@ -72,7 +72,7 @@ class Report:
             lines += ["## Hosts whose members left and came back", "", "| host | times |", "| --- | ---: |"]
             lines += [f"| {escaped(host)} | {times} |" for host, times in self.hosts]
             lines.append("")
-        return "\n".join([*lines, *_meanings(troubled), *self._tiers()])
+        return "\n".join([*lines, *_meanings(troubled), *self._sources()])
 
     def _seen(self, troubled: int) -> list[str]:
         groups = f"{counted(len(self.groups), 'group')}, {troubled:,} with findings."
@@ -85,11 +85,11 @@ class Report:
             return f"{read} findings about the past end there. States and members are what the brokers report now."
         return "The offsets topic holds no record." if self.share == 1 else "No record of the offsets topic was read."
 
-    def _tiers(self) -> list[str]:
+    def _sources(self) -> list[str]:
         lines = ["## What more could be known", "", "| source | here | tells | to get it |", "| --- " * 4 + "|"]
-        for tier in self.tiers:
-            here, how = ("yes", "") if tier["has"] else ("no", f"`{tier['command']}`")
-            lines.append(f"| {tier['tier']} | {here} | {tier['adds']} | {how} |")
+        for source in self.sources:
+            here, how = ("yes", "") if source["has"] else ("no", f"`{source['command']}`")
+            lines.append(f"| {source['tier']} | {here} | {source['adds']} | {how} |")
         return [*lines, ""]
 
 

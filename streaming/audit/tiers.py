@@ -16,8 +16,8 @@ NEWEST_LINES: Final = 200
 POLL_MS: Final = 200
 
 
-def tiers(tier: int, *, records: bool, reports: bool, pushes: Pushes) -> list[dict[str, Any]]:
-    """Return the sources, and whether the cluster has each.
+def sources(tier: int, *, records: bool, reports: bool, pushes: Pushes) -> list[dict[str, Any]]:
+    """Return the sources, and whether the cluster has each. The contract calls a source's name `tier`.
 
     `tier`: the tier of its telemetry topics; `reports`: whether clients report.
     """

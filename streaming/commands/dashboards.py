@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from streaming.commands import remote
 from streaming.extras import how_to_install
 from streaming.local_path import LocalPathParam
 
@@ -29,7 +30,7 @@ def dashboards_command() -> None:
 @click.option(
     "--out",
     type=LocalPathParam(path_type=Path, file_okay=False),
-    help="The folder to write to.  [default: dashboards/rendered in this source tree]",
+    help="The folder to write to; its other files stay.  [default: dashboards/rendered in this source tree]",
 )
 @click.option(
     "--severity",
@@ -70,7 +71,11 @@ def render_command(out: Path | None, severities: tuple[tuple[str, str], ...]) ->
 @click.option("--folder", default="Group monitor", show_default=True, help="The folder in Grafana.")
 @click.option("--datasource", metavar="NAME", help="The Prometheus data source.  [default: Grafana's default one]")
 @click.option(
-    "--incidents", "monitor", metavar="URL", help="Add the incidents of the `serve` at this address as annotations."
+    "--incidents",
+    "monitor",
+    metavar="URL",
+    help="Add the incidents of the `serve` at this address as annotations. "
+    f"If it wants a token, set {remote.TOKEN_VARIABLE}.",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
 def publish_command(  # noqa: PLR0913, PLR0917 - one parameter an option
@@ -105,7 +110,8 @@ def publish_command(  # noqa: PLR0913, PLR0917 - one parameter an option
         for change in publish.publish(grafana, boards, folder=folder, datasource=datasource, dry_run=dry_run):
             _tell(change, dry_run=dry_run)
         if monitor:
-            for change in publish.publish_incidents(grafana, publish.incidents_of(monitor), dry_run=dry_run):
+            incidents = publish.incidents_of(monitor, os.environ.get(remote.TOKEN_VARIABLE))
+            for change in publish.publish_incidents(grafana, incidents, dry_run=dry_run):
                 _tell(change, dry_run=dry_run)
     except publish.AddressError as error:
         raise click.BadParameter(str(error), param_hint="--url") from None

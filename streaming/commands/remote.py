@@ -9,6 +9,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.message import Message
+from http.client import HTTPException, IncompleteRead
 from typing import Any, Final, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import quote, urlencode, urlsplit
@@ -51,8 +52,14 @@ class Monitor:
     """A running `serve`."""
 
     def __init__(self, url: str) -> None:
-        if urlsplit(url).scheme not in ("http", "https"):
-            raise click.BadParameter("an http:// or https:// URL is needed", param_hint="--url")
+        try:
+            parts = urlsplit(url)
+            usable = parts.scheme in ("http", "https") and "@" not in parts.netloc and parts.port != 0
+        except ValueError:  # of an address in brackets, or of a port
+            usable = False
+        if not usable:
+            wanted = "an http:// or https:// URL is needed, without user and password in it"
+            raise click.BadParameter(wanted, param_hint="--url")
         self.url = url.rstrip("/")
 
     def get(self, path: str, **parameters: object) -> Any:
@@ -68,8 +75,9 @@ class Monitor:
     def _ask(self, path: str, parameters: Mapping[str, object]) -> tuple[Any, Message]:
         given = {name: value for name, value in parameters.items() if value is not None}
         address = f"{self.url}{path}" + (f"?{urlencode(given)}" if given else "")
-        token = os.environ.get(TOKEN_VARIABLE)
-        request = Request(address, headers={"Authorization": f"Bearer {token}"} if token else {})  # noqa: S310
+        request = Request(address)  # noqa: S310 - the scheme was checked
+        if token := os.environ.get(TOKEN_VARIABLE):
+            request.add_unredirected_header("Authorization", f"Bearer {token}")  # for this host only
         try:
             with urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the scheme was checked
                 return json.load(answer), answer.headers
@@ -78,8 +86,11 @@ class Monitor:
         except (URLError, OSError) as error:
             reason = getattr(error, "reason", error)
             raise click.ClickException(f"no monitor answers at {self.url}: {reason}; is `serve` running?") from None
-        except ValueError:
-            raise click.ClickException(f"{self.url} does not answer like a monitor") from None
+        except IncompleteRead:
+            raise click.ClickException(f"the answer of {self.url} broke off; try again") from None
+        except (ValueError, HTTPException):
+            told = f"{self.url} does not answer like a monitor; is it the address of `serve`?"
+            raise click.ClickException(told) from None
 
     def group(self, group: str, cluster: str | None) -> Any:
         """Return one group."""
@@ -94,7 +105,7 @@ def _why(error: HTTPError) -> str:
     try:
         body = json.load(error)
         text = str(body["error"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OSError, HTTPException):
         return f"the monitor answered {error.code}"
     hint = f"; set {TOKEN_VARIABLE}" if error.code == 401 else ""
     clusters = f": {', '.join(map(shown, body['clusters']))}" if "clusters" in body else ""
@@ -104,7 +115,8 @@ def _why(error: HTTPError) -> str:
 def options(command: Callable[..., None]) -> Callable[..., None]:
     """Add `--url` and `--json` to a command."""
     as_json = click.option("--json", "as_json", is_flag=True, help="Print the JSON objects of the API.")
-    where = click.option("--url", default=DEFAULT_URL, show_default=True, help="The address of `serve`.")
+    about = f"The address of `serve`. If it wants a token, set {TOKEN_VARIABLE}."
+    where = click.option("--url", default=DEFAULT_URL, show_default=True, help=about)
     return where(as_json(command))
 
 

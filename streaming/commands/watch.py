@@ -3,13 +3,13 @@
 import itertools
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
 from streaming.commands import remote
-from streaming.commands.remote import Listing, Monitor, instant
+from streaming.commands.remote import Listing, Monitor, instant, shown
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -40,19 +40,17 @@ def watch_command(*, cluster: str | None, every_s: float, times: int | None, url
         incidents = monitor.listing("/api/v1/incidents", state="open", sort="severity", cluster=cluster)
         return Look(time.time_ns() // 1_000_000, groups, incidents)
 
-    looks = range(times) if times else itertools.count()
+    looks = _looks(look, every_s, times)
     try:
         if as_json:
-            for number in looks:
-                if number:
-                    time.sleep(every_s)
-                click.echo(json.dumps(look().as_json()))
+            for seen in looks:
+                text = f"watch: {seen.problem}" if seen.problem else json.dumps(seen.as_json())
+                click.echo(text, err=bool(seen.problem))
             return
         full_screen = out.is_terminal and times is None  # else the last look stays on the terminal
-        with Live(_picture(look(), out), console=out, screen=full_screen, auto_refresh=False) as live:
-            for _ in itertools.islice(looks, 1, None):
-                time.sleep(every_s)
-                live.update(_picture(look(), out), refresh=True)
+        with Live(_picture(next(looks), out), console=out, screen=full_screen, auto_refresh=False) as live:
+            for seen in looks:
+                live.update(_picture(seen, out), refresh=True)
     except KeyboardInterrupt:
         pass
 
@@ -63,6 +61,8 @@ class Look(NamedTuple):
     at_ms: int
     groups: Listing
     incidents: Listing
+    problem: str = ""
+    """Why a later look failed, if it did."""
 
     def as_json(self) -> dict[str, Any]:
         """Return one line of `watch --json`; the totals show whether the lists are complete."""
@@ -75,9 +75,23 @@ class Look(NamedTuple):
         }
 
 
+def _looks(look: Callable[[], Look], every_s: float, times: int | None) -> Iterator[Look]:
+    """Look again and again. Only the first look may fail; after it, what was seen last stays, with the problem."""
+    seen = look()
+    yield seen
+    for _ in range(1, times) if times else itertools.count():
+        time.sleep(every_s)
+        try:
+            seen = look()
+        except click.ClickException as error:
+            seen = seen._replace(problem=error.message)
+        yield seen
+
+
 def _picture(seen: Look, out: "Console") -> "Group":
     """Show as much as the console has room for, and say how much that is."""
     from rich.console import Group
+    from rich.text import Text
 
     from streaming.commands import tables
 
@@ -90,7 +104,8 @@ def _picture(seen: Look, out: "Console") -> "Group":
     parts = [tables.groups_table(f"{title}, {instant(seen.at_ms)} UTC", groups)]
     if incidents:
         parts.insert(0, tables.incidents_table("open incidents, the worst first", incidents))
-    return Group(*parts)
+    problem = [Text(f"not current: {shown(seen.problem)}", style="bold red")] if seen.problem else []
+    return Group(*problem, *parts)
 
 
 def _count(what: str, drawn: Sequence[object], listing: Listing) -> str:

@@ -143,7 +143,7 @@ class Cluster:
         if self._error_of(topic) == NOT_AUTHORIZED:
             return fail(name, f"{topic} may not be described", ACL_ADVICE)
         if self._error_of(topic):
-            return warn(name, f"{topic} does not exist", f"{CREATE_ADVICE}; then {advice}")
+            return warn(name, f"{topic} does not exist", "; then ".join(filter(None, [CREATE_ADVICE, advice])))
         return ok(name, f"{topic}: {len(self._topics[topic]['partitions'])} partitions")
 
     def _check_lines(self, topics: list[str]) -> Iterator[Check]:

@@ -12,11 +12,6 @@ JARS_FOLDER: Final = Path(__file__).resolve().parents[2] / ".jars"
 SUMS_FILE: Final = Path(__file__).with_name("jars.sha256")
 
 
-def spark_jars() -> list[Path]:
-    """Return the jars to add to PySpark's own (`spark.jars`): the Kafka source and what only it needs."""
-    return _jars_of("spark")
-
-
 def broker_class_path() -> str:
     """Return the whole class path of the embedded broker."""
     return os.pathsep.join(map(str, _jars_of("broker")))

@@ -1,7 +1,7 @@
 """How far the job still is from the end offsets that the topics had when it started."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -29,7 +29,7 @@ class CatchUp:
             return None
         sources = progress["sources"]
         self.rows_per_s = sum(float(source.get("processedRowsPerSecond") or 0.0) for source in sources)
-        self.remaining = self._remaining(_offsets_of_all(source["endOffset"] for source in sources))
+        self.remaining = self._remaining(topics_read(progress))
         self.total = max(self.total, self.remaining)
         if self.remaining == 0:
             self.done = True
@@ -59,6 +59,11 @@ def planned(checkpoint: Path, batch_id: int) -> Offsets:
         return _offsets_of_all(sources)
     except (OSError, ValueError):
         return {}
+
+
+def topics_read(progress: Mapping[str, Any]) -> Offsets:
+    """Return the offsets up to which a query has read each topic in its checkpoint."""
+    return _offsets_of_all(source["endOffset"] for source in progress["sources"])
 
 
 def _offsets_of_all(sources: Iterable[Any]) -> Offsets:

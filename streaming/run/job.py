@@ -30,7 +30,7 @@ from coordinator_model.shard.shard import ShardSettings
 from streaming.client_metrics.otlp import read_metrics
 from streaming.config import Settings
 from streaming.connection import diagnose
-from streaming.run.catch_up import CatchUp, read_all_from_ms
+from streaming.run.catch_up import CatchUp, read_all_from_ms, topics_read
 from streaming.run.cluster_changes import ClusterChanges
 from streaming.run.cluster_facts import TopicNames, ask_topic_names
 from streaming.run.cluster_file import CLUSTER_FILE, ClusterFile
@@ -49,7 +49,7 @@ from streaming.run.layout import (
     locked,
     open_checkpoint,
     remembered_shuffle_partitions,
-    set_aside,
+    retire_checkpoint,
 )
 from streaming.run.operator import OUTPUT_SCHEMA, STATE_SCHEMA, Operator
 from streaming.run.packing import Routing
@@ -57,7 +57,7 @@ from streaming.run.probe import NONCE_FILE, Probe, remembered_nonce
 from streaming.run.session import JVM_SILENT, jvm_status, start_session, stop_session
 from streaming.run.sink import LiveKeys, Sink
 from streaming.run.source import PACKED_SCHEMA, PackRows, source_rows
-from streaming.run.topic_ids import TOPIC_IDS_FILE, TopicIds, topics_read
+from streaming.run.topic_ids import TOPIC_IDS_FILE, TopicIds
 from streaming.run.topics import Assigned, Topics
 from streaming.store import Store, StoreError
 from streaming.store.lease import Lease, LeaseHeldError
@@ -78,7 +78,7 @@ READ_FACTS_S = 60.0  # how soon a changed session timeout of a group, or a topic
 MAX_FIRST_PARTITIONS = 20_000
 """The most partitions whose end offsets are requested before the first batch, when the topics in use are unknown."""
 STATUS_BATCHES = 100
-SET_ASIDE_AFTER = 3  # failures in a row without an outside cause and without a finished batch
+RETIRE_AFTER = 3  # failures in a row without an outside cause and without a finished batch
 GIVE_UP_AFTER = 8
 BACKOFF_MAX_S = 30.0
 
@@ -97,9 +97,10 @@ def run_job(
     has caught up, with how much is left of what the topics contained at the start.
     """
     run = settings.run
-    shuffle_partitions = run.shuffle_partitions or remembered_shuffle_partitions(run.data_folder) or _cores(run.master)
     with ExitStack() as stack:
         stack.enter_context(locked(run.data_folder))
+        remembered = remembered_shuffle_partitions(run.data_folder)
+        shuffle_partitions = run.shuffle_partitions or remembered or _cores(run.master)
         reached = _reach(settings, stop)
         if reached is None:
             return
@@ -173,8 +174,8 @@ class Job:
                 self._failed(error)
             except JVM_SILENT as error:
                 if (status := jvm_status(self.spark)) is not None:
-                    again = "started again, run goes on with its checkpoint"
-                    raise RunError(f"Spark's JVM has ended (exit status {status}); {again}") from error
+                    told = f"Spark's JVM has ended (exit status {status}), so run ends too"
+                    raise RunError(f"{told}. Start run again: it continues from its checkpoint") from error
                 self._failed(error)
             except OSError as error:
                 self._failed(error)
@@ -389,8 +390,8 @@ class Job:
         if self.unexplained >= GIVE_UP_AFTER:
             hint = f"if this continues, move {folder} away: run then starts afresh, and open incidents stay"
             raise RunError(f"the query failed {self.unexplained} times without finishing a batch: {reason}; {hint}")
-        if self.unexplained >= SET_ASIDE_AFTER and checkpoint is not None and checkpoint.committed:
-            set_aside(folder)
+        if self.unexplained >= RETIRE_AFTER and checkpoint is not None and checkpoint.committed:
+            retire_checkpoint(folder)
             kept = str(checkpoint.folder.absolute())
             log.error("the checkpoint cannot be read and is kept aside, a fresh one begins", kept=kept, reason=reason)
 

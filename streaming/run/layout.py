@@ -13,7 +13,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,7 @@ def remembered_shuffle_partitions(data_folder: Path) -> int | None:
     return known["layout"].get("shuffle_partitions") if known else None
 
 
-def set_aside(data_folder: Path) -> None:
+def retire_checkpoint(data_folder: Path) -> None:
     """Make the next checkpoint a fresh one; the folder of the current one stays."""
     (data_folder / LAYOUT_FILE).unlink(missing_ok=True)
 
@@ -103,12 +103,17 @@ def set_aside(data_folder: Path) -> None:
 @contextmanager
 def locked(data_folder: Path) -> Iterator[None]:
     """Keep a second `run` out of the same data folder; the lock is released when the process ends, however it ends."""
-    data_folder.mkdir(parents=True, exist_ok=True)
-    with (data_folder / "lock").open("a") as file:
+    with ExitStack() as stack:
         try:
+            data_folder.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context((data_folder / "lock").open("a"))
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise RunError(f"another run works in {data_folder}: give each its own [run] data_folder") from None
+        except OSError as error:  # not writable, or a file system without locks
+            raise RunError(
+                f"{data_folder} cannot be used: {error.strerror}; choose another [run] data_folder"
+            ) from None
         yield
 
 
@@ -123,7 +128,7 @@ def write_atomically(file: Path, text: str) -> None:
 
 
 def _delete_all_but_newest(data_folder: Path) -> None:
-    """Keep one checkpoint that was set aside, for whoever looks for the cause; each takes half a gigabyte and more."""
+    """Keep one retired checkpoint, for whoever looks for the cause; each takes half a gigabyte and more."""
     folders = sorted(data_folder.glob("checkpoint-*"), key=lambda folder: folder.stat().st_mtime_ns)
     for folder in folders[:-1]:
         shutil.rmtree(folder, ignore_errors=True)

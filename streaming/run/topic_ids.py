@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from streaming.run.catch_up import offsets_in
+from streaming.run.catch_up import topics_read
 from streaming.run.layout import write_atomically
 from streaming.run.topics import Offsets
 
@@ -37,11 +37,6 @@ class TopicIds:
             return dict(json.loads(self._file.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return {}
-
-
-def topics_read(progress: Mapping[str, Any]) -> Offsets:
-    """Return the offsets up to which a query has read each topic in its checkpoint."""
-    return {topic: at for source in progress["sources"] for topic, at in offsets_in(source["endOffset"]).items()}
 
 
 def cut_short(progress: Mapping[str, Any], ends: Offsets) -> set[str]:

@@ -43,7 +43,8 @@ class MissedAlerts:
 def finding(missed: Missed, now_ms: int) -> dict[str, Any]:
     """Return the finding that sums up what one receiver missed."""
     pages = "1 page" if missed.pages == 1 else f"{missed.pages} pages"
-    lesser = f" and {missed.lesser} incidents of lesser severity" if missed.lesser else ""
+    incidents = "1 incident" if missed.lesser == 1 else f"{missed.lesser} incidents"
+    lesser = f" and {incidents} of lesser severity" if missed.lesser else ""
     return own_finding(
         ALERTS_MISSED,
         missed.cluster,

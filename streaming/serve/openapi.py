@@ -145,7 +145,7 @@ OPENAPI: Final[dict[str, Any]] = {
                 metadata={"type": ["string", "null"], "description": "the head of its newest commit's"},
             ),
             "Generation": _object(
-                "A generation that settled (of one group only): what it changed, and what its rebalance took",
+                "A completed generation (of one group only): what it changed, and what its rebalance took",
                 generation=_NUMBER, at_ms=_MS, state=_TEXT, cause=_TEXT, members_total=_NUMBER,
                 partitions_moved=_NUMBER, began_ms=_MS_OR_NULL, took_ms=_NUMBER_OR_NULL, joining_ms=_NUMBER_OR_NULL,
                 waited_for={"type": "array", "items": _TEXT}, waited_for_total=_NUMBER,

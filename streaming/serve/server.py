@@ -130,11 +130,10 @@ def serve(settings: Settings, store: Store, listener: Listener, config: Path | N
     service = Service(settings, store, config)
     server = uvicorn.Server(server_config(service, settings, listener))
     host, port = listener.getsockname()[:2]
-    scheme = "https" if settings.serve.tls_certfile else "http"
     log = structlog.get_logger("serve")
     if settings.serve.token is None and host not in ("127.0.0.1", "::1"):
         log.warning("anybody who reaches this address may read: set [serve] token_file")
-    log.info("listening", url=f"{scheme}://{host}:{port}", receivers=[block.kind for block in settings.notify])
+    log.info("listening", url=settings.serve.address(port), receivers=[block.kind for block in settings.notify])
     # uvicorn raises the signal again once it has shut down. Our handlers keep that from ending the process before the
     # delivery workers have stopped.
     for number in (signal.SIGTERM, signal.SIGINT):

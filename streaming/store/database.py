@@ -85,16 +85,20 @@ def read_only_engine(url: str) -> Engine:
 @contextmanager
 def _errors_of(url: str) -> Iterator[None]:
     """Turn the errors of a database into a `StoreError` that does not contain the URL's password."""
+    unknown = "[store] url: not a database URL that SQLAlchemy knows"
+    try:
+        shown = make_url(url).render_as_string(hide_password=True)
+    except (ArgumentError, ValueError):  # ValueError: of the port
+        raise StoreError(f"{unknown}: dialect://user@host:port/database") from None
     try:
         yield
     except (ArgumentError, NoSuchModuleError):
-        raise StoreError("[store] url: not a database URL that SQLAlchemy knows") from None
+        raise StoreError(unknown) from None
     except ImportError as error:
         raise StoreError(f"[store] url: its driver is not installed: {error}") from None
     except migrations.UnknownSchemaError as error:
         raise StoreError(f"the database was made by a newer version of this program ({error})") from None
     except (SQLAlchemyError, sqlite3.Error, OSError) as error:
-        shown = make_url(url).render_as_string(hide_password=True)
         raise StoreError(f"cannot open {shown}: {getattr(error, 'orig', None) or error}") from None
 
 

@@ -1,9 +1,9 @@
-"""The history of a group: one row for each generation that settled, with what it changed.
+"""The history of a group: one row for each completed generation, with what it changed.
 
-A view is settled if the group is Stable or Empty; in between, members still hold what they are about to lose. The
-newest settled membership of a group is kept in a table of its own (`settled`), so that the next one can be compared
-with it, whatever happened to the process or the checkpoint in between. The first reading of a whole cluster's log
-writes neither: the membership in a group's row is kept when the group leaves that state.
+A generation is completed once the group is Stable or Empty; in between, members still hold what they are about to lose.
+The newest completed membership of a group is kept in a table of its own (`settled`), so that the next one can be
+compared with it, whatever happened to the process or the checkpoint in between. The first reading of a whole cluster's
+log writes neither: the membership in a group's row is kept when the group leaves that state.
 """
 
 import json
@@ -21,10 +21,10 @@ from streaming.store.database import clean, group_key, in_portions, remove, upse
 MOVED = "moved:partitions"  # the counter
 LOOKED_AFTER_MS = 3_000
 """A usual heartbeat interval. Only after this is it known who has rejoined, because heartbeats stop on rejoining."""
-_SETTLED_STATES = frozenset({"Stable", "Empty"})
+_COMPLETED_STATES = frozenset({"Stable", "Empty"})
 
 
-class Settled(NamedTuple):
+class Completed(NamedTuple):
     """A group as it was when it was last Stable or Empty."""
 
     generation: int
@@ -32,17 +32,17 @@ class Settled(NamedTuple):
 
 
 class Before(NamedTuple):
-    """The last known states of changing groups: as last settled, and as last shown in a rebalance."""
+    """The last known states of changing groups: as last completed, and as last shown in a rebalance."""
 
-    settled: dict[str, Settled]
+    completed: dict[str, Completed]
     rebalancing: dict[str, Mapping[str, Any]]
 
 
 class Changes(NamedTuple):
-    """What a batch adds to the history; `known` holds the newest settled generation of each changed group."""
+    """What a batch adds to the history; `known` holds the newest completed generation of each changed group."""
 
     rows: list[dict[str, Any]]
-    settled: dict[str, dict[str, Any] | None]
+    completed: dict[str, dict[str, Any] | None]
     known: dict[str, int | None]
     counts: Counter[str]
 
@@ -50,9 +50,9 @@ class Changes(NamedTuple):
 def changes(
     reports: Iterable[GroupReport], known: Mapping[str, int], load: Callable[[Iterable[str]], Before]
 ) -> Changes:
-    """Find the generations that settled in a batch, in the order of its reports.
+    """Find the generations that were completed in a batch, in the order of its reports.
 
-    `known`: the newest settled generation by group key; `load` fetches the earlier states of the few changed groups.
+    `known`: the newest completed generation by group key; `load` fetches the earlier states of the few changed groups.
     """
     result = Changes([], {}, {}, Counter())
     fresh: list[tuple[str, GroupReport, bool]] = []
@@ -63,8 +63,8 @@ def changes(
             continue
         key = group_key(report.cluster, report.group)
         current = newest[key] if key in newest else known.get(key)
-        is_settled = view is None or view.get("state") in _SETTLED_STATES
-        if is_settled:
+        is_completed = view is None or view.get("state") in _COMPLETED_STATES
+        if is_completed:
             generation = None if view is None else view.get("generation") or 0
             if generation != current:
                 newest[key] = generation
@@ -72,14 +72,14 @@ def changes(
         elif current is None and key not in newest:
             fresh.append((key, report, False))
     before, shown = load({key for key, *_ in fresh}) if fresh else Before({}, {})
-    for key, report, is_settled in fresh:
+    for key, report, is_completed in fresh:
         was = before.get(key)
         if report.deleted or report.view is None:  # here only a deleted group has no view
             before.pop(key, None)
-            result.settled[key] = None
-        elif is_settled:
+            result.completed[key] = None
+        elif is_completed:
             before[key] = _add(result, key, report, report.view, was, shown.pop(key, None))
-        elif was is not None and key not in newest:  # it leaves a settled state that was not kept yet
+        elif was is not None and key not in newest:  # it leaves a completed state that was not kept yet
             newest[key] = was.generation
             _keep(result, key, report.cluster, was)
     return result
@@ -90,10 +90,10 @@ def _add(
     key: str,
     report: GroupReport,
     view: Mapping[str, Any],
-    before: Settled | None,
+    before: Completed | None,
     shown: Mapping[str, Any] | None,
-) -> Settled:
-    after = Settled(view.get("generation") or 0, membership(view))
+) -> Completed:
+    after = Completed(view.get("generation") or 0, membership(view))
     at_ms = view.get("stable_since_ms") or view.get("state_since_ms") or report.at_ms
     is_same = before is None or before.generation == after.generation
     body = {
@@ -114,14 +114,14 @@ def _add(
     return after
 
 
-def _phases(view: Mapping[str, Any], settled_ms: int) -> dict[str, int | None]:
+def _phases(view: Mapping[str, Any], completed_ms: int) -> dict[str, int | None]:
     """Return how long the rebalance took, in all and until all members had joined."""
     seen = view.get("rebalanced") or {}
     began_ms, joined_ms = seen.get("began_ms"), seen.get("joined_ms")
-    if began_ms is None or began_ms > settled_ms:
+    if began_ms is None or began_ms > completed_ms:
         return {"began_ms": None, "took_ms": None, "joining_ms": None}
     joining_ms = None if joined_ms is None else joined_ms - began_ms
-    return {"began_ms": began_ms, "took_ms": settled_ms - began_ms, "joining_ms": joining_ms}
+    return {"began_ms": began_ms, "took_ms": completed_ms - began_ms, "joining_ms": joining_ms}
 
 
 def _waited_for(shown: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -132,27 +132,27 @@ def _waited_for(shown: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"waited_for": phase["waiting_for"], "waited_for_total": phase["waiting_for_total"]}
 
 
-def _keep(result: Changes, key: str, cluster: str, settled: Settled) -> None:
-    result.settled[key] = {
+def _keep(result: Changes, key: str, cluster: str, completed: Completed) -> None:
+    result.completed[key] = {
         "group_key": key,
         "cluster": clean(cluster, 255),
-        "generation": settled.generation,
-        "members": json.dumps(settled.members),
+        "generation": completed.generation,
+        "members": json.dumps(completed.members),
     }
 
 
 def known_generations(connection: Connection, cluster: str) -> dict[str, int]:
-    """Load the newest settled generation of every group of a cluster."""
-    settled = tables.settled.c
+    """Load the newest completed generation of every group of a cluster."""
+    completed = tables.settled.c
     rows = connection.execute(
-        select(settled.group_key, settled.generation).where(settled.cluster == clean(cluster, 255))
+        select(completed.group_key, completed.generation).where(completed.cluster == clean(cluster, 255))
     )
     return {row.group_key: row.generation for row in rows}
 
 
 def load_before(connection: Connection, keys: Iterable[str]) -> Before:
-    """Load the last settled states of groups (as kept, else from their row) and their views if they rebalance."""
-    settled, groups, views = tables.settled.c, tables.groups.c, tables.views.c
+    """Load the last completed states of groups (as kept, else from their row) and their views if they rebalance."""
+    completed, groups, views = tables.settled.c, tables.groups.c, tables.views.c
     found = Before({}, {})
     for portion in in_portions(keys):
         shown = connection.execute(
@@ -162,20 +162,20 @@ def load_before(connection: Connection, keys: Iterable[str]) -> Before:
         )
         for row in shown:
             view = json.loads(row.view)
-            if row.state in _SETTLED_STATES:
-                found.settled[row.group_key] = Settled(row.generation or 0, membership(view))
+            if row.state in _COMPLETED_STATES:
+                found.completed[row.group_key] = Completed(row.generation or 0, membership(view))
             else:
                 found.rebalancing[row.group_key] = {**view, "at_ms": row.at_ms}
         kept = connection.execute(
-            select(settled.group_key, settled.generation, settled.members).where(settled.group_key.in_(portion))
+            select(completed.group_key, completed.generation, completed.members).where(completed.group_key.in_(portion))
         )
-        found.settled.update({row.group_key: Settled(row.generation, json.loads(row.members)) for row in kept})
+        found.completed.update({row.group_key: Completed(row.generation, json.loads(row.members)) for row in kept})
     return found
 
 
 def write_changes(connection: Connection, found: Changes) -> None:
     """Write what `changes` found."""
     upsert(connection, tables.generations, found.rows)
-    kept = [row for row in found.settled.values() if row is not None]
+    kept = [row for row in found.completed.values() if row is not None]
     upsert(connection, tables.settled, kept, changing=("cluster", "generation", "members"))
-    remove(connection, tables.settled.c.group_key, [key for key, row in found.settled.items() if row is None])
+    remove(connection, tables.settled.c.group_key, [key for key, row in found.completed.items() if row is None])

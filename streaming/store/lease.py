@@ -22,6 +22,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from streaming.store import tables
 from streaming.store.database import clean, database_ms, insert_if_absent, limit_waiting, writer_of
 from streaming.store.holder import is_gone, process_name
+from streaming.store.trouble import is_locked
 
 LEASE_MS = 15_000
 RENEW_S = 3.0
@@ -154,8 +155,8 @@ class Lease:
                 if connection.execute(taking).rowcount == 1 or insert_if_absent(connection, _LEASES, self._row()):
                     return None
                 return _holder(connection, self.cluster)
-        except OperationalError as error:  # the holder has the row, or in SQLite the whole file, in a transaction
-            if holder is None:
+        except OperationalError as error:
+            if holder is None or not is_locked(error):
                 raise
             raise LeaseHeldError(_locked(self.cluster, holder)) from error
 

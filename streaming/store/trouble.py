@@ -12,6 +12,7 @@ REFUSED = "it refuses the login: see [store] url and password_file"
 RIGHTLESS = "its user lacks a right: grant it"
 CROWDED = "it takes no more connections: raise max_connections, or end the processes that hold them"
 
+LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED", "55P03")
 _BY_CODE = {
     # prefixes of sqlite3.Error.sqlite_errorname
     "SQLITE_FULL": FULL,
@@ -44,7 +45,16 @@ def trouble(error: SQLAlchemyError) -> tuple[str, str | None]:
     original = error.orig if isinstance(error, DBAPIError) else None
     if original is None:
         return type(error).__name__, AWAY if isinstance(error, PoolTimeoutError) else None
-    code = getattr(original, "sqlite_errorname", None) or getattr(original, "sqlstate", None)
+    code = _code(original)
     advice = AWAY if code is None else next((what for known, what in _BY_CODE.items() if code.startswith(known)), None)
     message = str(original).strip().partition("\n")[0]
     return f"{type(original).__name__}: {message}"[:300], advice
+
+
+def is_locked(error: DBAPIError) -> bool:
+    """Whether another process has the row, or in SQLite the whole file, in a transaction."""
+    return (_code(error.orig) or "").startswith(LOCKED)
+
+
+def _code(original: BaseException | None) -> str | None:
+    return getattr(original, "sqlite_errorname", None) or getattr(original, "sqlstate", None)

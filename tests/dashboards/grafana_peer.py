@@ -64,6 +64,7 @@ class Grafana:
     provisioned: bool = False
     folder_of: dict[str, str] = field(default_factory=dict)
     annotations: list[dict[str, Any]] = field(default_factory=list)
+    incidents: list[dict[str, Any]] = field(default_factory=list)
     answers: dict[str, tuple[int, Any]] = field(default_factory=dict)
     writes: list[str] = field(default_factory=list)
 
@@ -83,6 +84,8 @@ class Grafana:
                 return 200, {"dashboard": self.dashboards[uid], "meta": meta}
             case ["dashboards", "db"]:
                 return self._save(body)
+            case ["api", "v1", "incidents"]:  # of a monitor, not of Grafana
+                return 200, self.incidents
             case ["annotations", *rest]:
                 return self._annotate(method, rest, query, body)
         return 404, {"message": "Not found"}

@@ -1,6 +1,7 @@
 """`dashboards publish`: brings a Grafana to what the code says, once, and says in one line why it cannot."""
 
 import contextlib
+import re
 import shutil
 import socket
 import subprocess
@@ -91,8 +92,9 @@ def test_what_somebody_changed_is_put_right_as_the_next_version(peer):
 
 def test_a_dashboard_in_another_folder_is_moved(peer):
     run(peer)
-    assert "folder: 'group-monitor' -> 'kafka'" in run(peer, "--folder", "Kafka")
-    assert set(peer.folder_of.values()) == {"kafka"}
+    assert "folder: 'group-monitor' -> 'group-monitor-" in run(peer, "--folder", "Kafka")
+    (moved_to,) = set(peer.folder_of.values())
+    assert peer.folders[moved_to] == "Kafka"
 
 
 def test_a_folder_that_people_made_is_found_by_its_title(peer):
@@ -113,6 +115,14 @@ def test_a_folder_of_ours_that_people_put_into_another_is_found(peer):
     peer.nested["group-monitor"] = "Group monitor"
     assert "folder Group monitor: unchanged" in run(peer)
     assert set(peer.folder_of.values()) == {"group-monitor"}
+
+
+def test_every_title_of_a_folder_has_a_uid_of_its_own(peer):
+    titles = ["監視", "Team A", "team_a", "x" * 200]
+    for title in titles:
+        run(peer, "--folder", title)
+    assert list(peer.folders.values()) == titles
+    assert all(re.fullmatch(r"[a-z0-9-]{1,40}", uid) for uid in peer.folders)
 
 
 def test_the_data_source_is_chosen_by_name_or_the_first_prometheus(peer):
@@ -229,6 +239,9 @@ def test_a_grafana_too_old_for_the_dashboards_is_named(version, known):
     [
         ("http://grafana.example:3000", 2, "use https, or --plain-http"),
         ("https://admin:hunter3@grafana.example", 2, "without user and password in it"),
+        ("https://:hunter3@grafana.example", 2, "without user and password in it"),
+        ("https://[::1", 2, "https://host"),
+        ("https://grafana.example:30x0", 2, "https://host"),
         ("grafana.example", 2, "https://host"),
         ("http://127.0.0.1:9", 1, "asking http://127.0.0.1:9 for its version: Grafana cannot be reached: nothing"),
         ("https://127.0.0.1:9", 1, "nothing listens on this port"),
@@ -265,9 +278,17 @@ def test_a_server_without_tls_is_told_from_one_that_is_away(peer):
 
 def test_a_monitor_that_gives_no_incidents_is_named_without_its_password(peer):
     with pytest.raises(publish.PublishError, match=r"the monitor at http://me:\*+@127\.0\.0\.1:9 .*nothing listens"):
-        publish.incidents_of("http://me:hunter3@127.0.0.1:9")
+        publish.incidents_of("http://me:hunter3@127.0.0.1:9", None)
     with pytest.raises(publish.PublishError, match=r"it answers 40|is not a monitor's"):
-        publish.incidents_of(peer.url)
+        publish.incidents_of(peer.url, None)
+
+
+def test_a_monitor_with_a_token_gets_it_or_it_is_said_how(peer):
+    peer.incidents.append(INCIDENT)
+    monitor = f"{peer.url}/api"
+    assert "it answers 401; set GROUP_MONITOR_SERVE_TOKEN" in refused(peer, "--incidents", monitor)
+    run(peer, "--incidents", monitor, GROUP_MONITOR_SERVE_TOKEN=TOKEN)
+    assert len(peer.annotations) == 1
 
 
 def test_an_incident_becomes_one_annotation_that_gets_its_end(peer):

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from dashboards import files
+from dashboards import files, render
 from dashboards.panels import UID
 from dashboards.render import SCHEMA_VERSION, rendered, write
 from streaming.serve import metrics
@@ -43,7 +43,15 @@ def test_what_is_committed_is_what_the_code_makes():
     assert committed == rendered(), "run `group-monitor dashboards render`"
 
 
-def test_render_touches_only_what_differs_and_removes_what_nobody_makes_any_more(tmp_path):
+def test_in_another_folder_render_leaves_what_it_does_not_make(tmp_path):
+    (tmp_path / "my-own-rules.yml").write_text("groups: []")
+    (tmp_path / "folder").mkdir()
+    assert {path.name for path in write(tmp_path)} == rendered().keys()
+    assert {path.name for path in tmp_path.iterdir()} == {"my-own-rules.yml", "folder", *rendered()}
+
+
+def test_render_touches_only_what_differs_and_removes_what_nobody_makes_any_more(tmp_path, monkeypatch):
+    monkeypatch.setattr(render, "RENDERED", tmp_path)
     assert len(write(tmp_path)) == len(rendered())
     assert write(tmp_path) == []
     (tmp_path / "old.json").write_text("{}")

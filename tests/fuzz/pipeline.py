@@ -30,7 +30,6 @@ from streaming.run.operator import Operator
 from streaming.run.packing import Routing
 from streaming.run.sink import LiveKeys
 from streaming.run.source import TRIGGER_TOPIC, PackRows
-from streaming.run.state_cell import MemoryCell
 from streaming.serve.app import create_app
 from streaming.serve.health import Health
 from streaming.serve.notify import alertmanager, pagerduty
@@ -38,6 +37,7 @@ from streaming.serve.notify.message import MessageEnricher, group_path
 from streaming.store import Store
 from tests.fuzz.corpus import NONCE, PARTITIONS
 from tests.fuzz.values import MARK
+from tests.support.memory_cell import MemoryCell
 
 BATCH_CPU_S = 2.0
 """A batch of a case may take so much processor time, and"""

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from coordinator_model.thresholds import Thresholds
-from streaming.config import TABLES, ConfigError, Settings, load
-from streaming.config_text import mask_url
+from streaming.config import SECRET_KEYS, TABLES, ConfigError, Settings, load
+from streaming.config_text import MASK, mask_url
 
 RECEIVERS = ("alertmanager", "pagerduty", "webhook", "log")
 
@@ -171,10 +171,26 @@ def test_credentials_in_a_url_are_masked():
     assert load_text.count("u:********@am:9093") == 1
 
 
-def test_a_url_of_an_error_is_not_printed(write):
+def test_only_urls_are_masked_and_links_that_everybody_sees_are_not(write):
+    lines = ('pattern = "https://[a-z]+"', 'runbook_url = "https://wiki/?page=7"')
+    shown = load(write("\n".join(["[[groups]]", *lines]))).effective()
+    assert set(lines) <= set(shown.splitlines())
+    assert mask_url("https://u:secret@[::1") == MASK
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[[notify]]\nkind = "webhook"\nurl = "ftp://u:12345678@h"',
+        '[[notify]]\nkind = "alertmanager"\nurls = ["ftp://u:12345678@h"]',
+        '[store]\nurl = "postgresql://u:12345678@[::1/db"',
+        *(f"[{table}]\n{key} = 12345678" for table, key in SECRET_KEYS),
+    ],
+)
+def test_no_error_prints_a_secret(write, text):
     with pytest.raises(ConfigError) as caught:
-        load(write('[[notify]]\nkind = "webhook"\nurl = "ftp://u:secret@h"\n'))
-    assert "secret" not in str(caught.value)
+        load(write(text))
+    assert "12345678" not in str(caught.value)
 
 
 REFUSED = {
@@ -235,7 +251,11 @@ REFUSED = {
     "a certificate in a bucket": ('[kafka]\nssl_cafile = "gs://bucket/ca.pem"', 2, "gs:// is not supported"),
     "a SQLite file in a bucket": ('[store]\nurl = "sqlite:///s3a://bucket/m.db"', 2, "s3a:// is not supported"),
     "broken toml": ('cluster = "x"\n[kafka\n', 2, "not TOML"),
-    "a topic of two kinds": ('[kafka]\nclient_telemetry_topics = ["group-telemetry"]\n', 1, "group-telemetry"),
+    "a topic of two kinds": (
+        '[kafka]\nclient_telemetry_topics = ["group-telemetry"]\n',
+        1,
+        "listed twice among offsets_topic, telemetry_topics and client_telemetry_topics: group-telemetry; list each",
+    ),
     "a key given twice": ("[run]\ntrigger_ms = 1\ntrigger_ms = 2\n", 3, "not TOML"),
 }
 

@@ -42,8 +42,6 @@ METADATA_MAX_AGE_MS: Final = 10_000
 _RECONNECT: Final = {"reconnect_backoff_max_ms": 1_000}  # a broker that is back is asked in the next round
 TOPICS_AT_ONCE: Final = 1_000
 PARTITIONS_AT_ONCE: Final = 1_000
-MAX_SUSPECTS: Final = 1_000
-
 MAX_TOPICS: Final = 50_000
 """Members may claim topics that do not exist. Lags of topics beyond this number are unknown."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")

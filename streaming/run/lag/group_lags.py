@@ -67,7 +67,11 @@ class _Judged:
 
 
 class GroupLags:
-    """The lags of one checkpoint. Only the first five methods may be called by threads that do not apply batches."""
+    """The lags of one checkpoint.
+
+    Threads that do not apply batches may call only `topics`, `suspects`, `add_round`, `add_first_round` and
+    `read_until`.
+    """
 
     def __init__(self, cluster: str, folder: Path, committed: int | None = None) -> None:
         """Load what was kept in a folder; raises `BrokenError`. `committed`: the last batch of the checkpoint."""

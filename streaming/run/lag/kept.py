@@ -12,6 +12,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -80,7 +81,9 @@ class Kept:
             if batch.blocks or batch.groups or batch.round:
                 os.fdatasync(journal.fileno())
         except OSError:
-            self._journal = None  # a part may have been written: the next batch overwrites it
+            self._journal = None
+            with suppress(OSError):
+                journal.close()  # else it writes the rest of its buffer when it is freed, behind later batches
             os.truncate(self._folder / JOURNAL_FILE, end)
             raise
         self._batches += 1

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from streaming.config import Serve
-from streaming.serve.events import TimelineEntry, happened, ranges
+from streaming.serve.events import TimelineEntry, happened, ranges, seconds
 from streaming.serve.notify.base import Payload
 from streaming.store.database import clean, group_key
 from streaming.store.reader import StoreReader
@@ -130,11 +130,6 @@ def shown(value: object, limit: int) -> str:
     r"""Make a client's text safe to show: it is cut, and control characters are escaped (`\u202e`)."""
     text = clean(value, limit)
     return "".join(f"\\u{ord(c):04x}" if unicodedata.category(c) in _STEERING else c for c in text)
-
-
-def seconds(duration_ms: int) -> str:
-    """Write a duration for people."""
-    return f"{duration_ms} ms" if duration_ms < 1_000 else f"{duration_ms / 1_000:.1f} s"
 
 
 def instant(instant_ms: int) -> str:

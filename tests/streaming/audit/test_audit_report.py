@@ -19,7 +19,7 @@ from streaming.audit.assess import HOUR_MS, Ledger, assess, returns
 from streaming.audit.meanings import MEANINGS
 from streaming.audit.read import Read, Window
 from streaming.audit.report import Report, escaped, share_read
-from streaming.audit.tiers import tiers
+from streaming.audit.tiers import sources
 from streaming.capture_file import open_text, read_rows
 from streaming.cli import main
 from streaming.connection.pushes import Pushes
@@ -261,7 +261,7 @@ class TestMarkdown:
             "sample",
             found.groups,
             found.hosts,
-            tiers(RECORDS_ONLY, records=True, reports=False, pushes=Pushes.NOT_TAKEN),
+            sources(RECORDS_ONLY, records=True, reports=False, pushes=Pushes.NOT_TAKEN),
             1.0,
             "the sample's end",
         )

@@ -1,10 +1,13 @@
 """`doctor` on set-ups that work and on those that do not: each says what is wrong and what to do about it."""
 
+import http.server
 import json
 import socket
+import ssl
 import subprocess
 import sys
-from contextlib import closing
+import threading
+from contextlib import closing, contextmanager
 from importlib import metadata
 from pathlib import Path
 from unittest.mock import Mock
@@ -26,6 +29,7 @@ from streaming.store import Store
 from tests.support.outputs import CLUSTER, report, view
 from tests.support.parts import skip_without_broker
 from tests.support.request_log import probe_line
+from tests.support.secured import Authority
 
 ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 120
@@ -57,6 +61,29 @@ def status_of(lines, name):
     """Status and text of the check of that name."""
     (found,) = [line for line in lines if line[6:].startswith(f"{name} ")]
     return found.split()[0], found
+
+
+@contextmanager
+def healthy(serve):
+    """What `/healthz` of a `serve` answers, at its host; yields the port."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b'{"healthy": true}')
+
+    class Server(http.server.ThreadingHTTPServer):
+        address_family = socket.AF_INET6 if ":" in serve.host else socket.AF_INET
+
+    with Server((serve.host, 0), Handler) as server:
+        if serve.tls_certfile:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(serve.tls_certfile, serve.tls_keyfile)
+            server.socket = context.wrap_socket(server.socket, server_side=True)
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        yield server.server_port
+        server.shutdown()
 
 
 class TestMachine:
@@ -91,6 +118,14 @@ class TestMachine:
             port = taken.getsockname()[1]
             assert machine.check_port(Serve(port=port)).status is Status.FAIL
         assert machine.check_port(Serve(port=port)).status is Status.OK
+
+    @pytest.mark.parametrize(("host", "with_tls"), [("::1", False), ("127.0.0.1", True)])
+    def test_a_serve_that_runs_is_found_at_any_address_and_with_tls(self, tmp_path, host, with_tls):
+        files = Authority(tmp_path).issue("serve", "another.name") if with_tls else (None, None)
+        serve = Serve(host=host, tls_certfile=files[0], tls_keyfile=files[1])
+        with healthy(serve) as port:
+            check = machine.check_port(serve.model_copy(update={"port": port}))
+        assert (check.status, check.found) == (Status.OK, f"{serve.address(port)}: `serve` is running")
 
     def test_the_store_is_opened_where_it_exists_and_not_made_where_it_does_not(self, tmp_path):
         missing = tmp_path / "a" / "monitor.db"

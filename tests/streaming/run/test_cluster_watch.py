@@ -20,9 +20,9 @@ from streaming.run.packing import MAX_ASKED, Packer, Routing, asked_in, unpack
 from streaming.run.probe import Probe, remembered_nonce
 from streaming.run.sink import Sink
 from streaming.run.source import PackRows
-from streaming.run.state_cell import MemoryCell
 from tests.streaming.run.events_of import unpacked
 from tests.streaming.run.test_packing import arrow
+from tests.support.memory_cell import MemoryCell
 from tests.support.request_log import line
 from tests.support.waiting import await_true
 

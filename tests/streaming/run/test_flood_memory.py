@@ -15,7 +15,7 @@ from streaming.run import source
 from streaming.run.operator import Operator
 from streaming.run.packing import Routing
 from streaming.run.source import TRIGGER_TOPIC, PackRows
-from streaming.run.state_cell import MemoryCell
+from tests.support.memory_cell import MemoryCell
 from tests.support.request_log import line
 from tests.support.story import T0, stable
 

@@ -1,6 +1,8 @@
 """Snapshot and journal: whatever is cut, torn or damaged, it is known again or it is said."""
 
+import gc
 import os
+import resource
 
 import pytest
 
@@ -100,6 +102,26 @@ def test_a_write_that_fails_leaves_no_part_behind(tmp_path, monkeypatch):
     files.append(Batch(1, [b"kept"]))
     files.close()
     assert Kept(tmp_path).load(1)[1] == [Batch(0, [b"a"]), Batch(1, [b"kept"])]
+
+
+def test_a_full_disk_leaves_nothing_that_is_written_later(tmp_path):
+    """A buffered file that is dropped writes the rest of its buffer when it is freed, here after the next batch."""
+    files = Kept(tmp_path)
+    files.load(None)
+    files.append(Batch(0, [b"a"]))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / JOURNAL_FILE).stat().st_size + 10, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large") as kept_error:
+            files.append(Batch(1, [b"lost" * 10]))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    files.append(Batch(1, [b"kept"]))
+    del kept_error
+    gc.collect()
+    files.append(Batch(2, [b"kept"]))
+    files.close()
+    assert numbers(Kept(tmp_path).load(2)) == [0, 1, 2]
 
 
 def test_the_journal_is_bounded(tmp_path, monkeypatch):

@@ -1,11 +1,13 @@
 import dataclasses
+import errno
+import fcntl
 import os
 
 import pytest
 
 from coordinator_model.shard import snapshot
 from streaming.run.errors import RunError
-from streaming.run.layout import Layout, locked, open_checkpoint, remembered_shuffle_partitions, set_aside
+from streaming.run.layout import Layout, locked, open_checkpoint, remembered_shuffle_partitions, retire_checkpoint
 
 LAYOUT = Layout("prod", "__consumer_offsets", 50, "shard", 1, 2, 1, 1, "topic-id")
 
@@ -71,13 +73,13 @@ def test_a_layout_file_that_cannot_be_read_begins_a_fresh_checkpoint_and_says_wh
     assert open_checkpoint(tmp_path, LAYOUT, never).checkpoint_id == fresh.checkpoint_id
 
 
-def test_a_checkpoint_set_aside_is_followed_by_a_fresh_one_and_stays(tmp_path):
+def test_a_checkpoint_that_is_retired_is_followed_by_a_fresh_one_and_stays(tmp_path):
     old = open_checkpoint(tmp_path, LAYOUT, lambda: 1)
     assert not old.committed
     (old.folder / "commits").mkdir(parents=True)
     (old.folder / "commits" / "0").write_text("v1")
     assert old.committed
-    set_aside(tmp_path)
+    retire_checkpoint(tmp_path)
     assert open_checkpoint(tmp_path, LAYOUT, lambda: 2).checkpoint_id != old.checkpoint_id
     assert old.folder.exists()
 
@@ -89,7 +91,7 @@ def test_of_the_checkpoints_set_aside_only_the_newest_stays(tmp_path):
         (checkpoint.folder / "state").mkdir(parents=True)
         os.utime(checkpoint.folder, (number, number))  # file systems round times
         folders.append(checkpoint.folder)
-        set_aside(tmp_path)
+        retire_checkpoint(tmp_path)
     (tmp_path / "lag").mkdir()
     open_checkpoint(tmp_path, LAYOUT, lambda: 9)
     assert [folder.exists() for folder in folders] == [False, False, False, True]
@@ -106,4 +108,17 @@ def test_a_second_run_is_kept_out_of_the_folder(tmp_path):
     with locked(tmp_path), pytest.raises(RunError, match="another run works in"), locked(tmp_path):
         pass
     with locked(tmp_path):
+        pass
+
+
+def test_a_folder_that_cannot_be_used_is_said_so_and_why(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="file/data cannot be used: Not a directory"), locked(tmp_path / "file" / "data"):
+        pass
+
+    def without_locks(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", without_locks)
+    with pytest.raises(RunError, match="cannot be used: No locks available"), locked(tmp_path):
         pass

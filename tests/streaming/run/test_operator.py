@@ -16,11 +16,11 @@ from coordinator_model.shard.sharding import shard_of
 from streaming.run import operator as operator_module
 from streaming.run.operator import Operator
 from streaming.run.packing import MAX_REJECTED, QUARANTINE_KEY, Packer, Routing, commit_block
-from streaming.run.state_cell import MemoryCell
 from streaming.store.batch import gather
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
 from tests.support import records as encoder
+from tests.support.memory_cell import MemoryCell
 
 OTHER_GROUP = "payments"
 OTHER_KEY = Routing(50).key_of(OTHER_GROUP)

@@ -125,7 +125,8 @@ def test_a_killed_worker_is_replaced_and_a_killed_jvm_ends_run(coordinator, moni
     (jvm,) = [process.pid for process in processes([watching.process.pid]) if "deploy.SparkSubmit" in process.command]
     os.kill(jvm, signal.SIGKILL)
     assert watching.process.wait(60) == 1
-    ending = "run: Spark's JVM has ended (exit status -9); started again, run goes on with its checkpoint"
+    ending = "run: Spark's JVM has ended (exit status -9), so run ends too. "
+    ending += "Start run again: it continues from its checkpoint"
     assert watching.log.read_text().splitlines()[-1] == ending
 
 

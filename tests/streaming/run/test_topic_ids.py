@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from streaming.run.topic_ids import TopicIds, cut_short, topics_read
+from streaming.run.catch_up import topics_read
+from streaming.run.topic_ids import TopicIds, cut_short
 
 
 def test_a_topic_with_another_id_was_recreated(tmp_path):

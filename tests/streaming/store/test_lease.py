@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, event, select, text, update
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from streaming.config import Settings
 from streaming.store import Store, lease, tables
@@ -310,5 +310,18 @@ def test_who_keeps_the_database_locked_is_named(url, monkeypatch):
         mine.check(connection)
         with pytest.raises(LeaseHeldError, match=r"process 7 on there, since 20.*holds a lock in the database"):
             Lease(second.engine, CLUSTER).acquire(threading.Event())
+    for store in (first, second):
+        store.close()
+
+
+def test_a_database_that_refuses_writes_is_not_told_as_a_holder(url):
+    """The row of a process that died is no reason to name it."""
+    first, second = Store.open(url), Store.open(url)
+    Lease(first.engine, CLUSTER).acquire(threading.Event())
+    refuse = "PRAGMA query_only = 1" if url.startswith("sqlite") else "SET default_transaction_read_only = on"
+    event.listen(second.engine, "connect", lambda raw, _: (raw.execute(refuse), raw.commit()))
+    second.engine.dispose()
+    with pytest.raises(DBAPIError, match=r"read-?only"):
+        Lease(second.engine, CLUSTER).acquire(threading.Event())
     for store in (first, second):
         store.close()

@@ -666,6 +666,7 @@ def test_a_database_of_another_version_is_refused(store, url):
     ("wrong", "words"),
     [
         ("nonsense", "not a database URL"),
+        ("postgresql+psycopg://u:secret@h:54x2/d", "not a database URL"),
         ("mysql+nothing://u:secret@h/d", "not a database URL"),
         ("postgresql+psycopg://u:secret@127.0.0.1:1/d", "cannot open|not installed"),
         ("sqlite:////proc/nowhere/monitor.db", "cannot open"),

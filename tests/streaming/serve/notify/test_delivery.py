@@ -11,6 +11,7 @@ from sqlalchemy import func, insert, select, update
 
 from dashboards.files import FOLDER
 from streaming.config import Serve, Settings
+from streaming.serve import missed
 from streaming.serve.health import Health
 from streaming.serve.leader import LEASE_S, TRUSTED_S, Leader
 from streaming.serve.maintenance import Maintenance
@@ -25,6 +26,7 @@ from streaming.store import store as store_module
 from streaming.store import tables
 from streaming.store.database import database_ms
 from streaming.store.holder import is_gone, machine
+from streaming.store.outbox import Missed
 from streaming.store.store import wall_ms
 from tests.streaming.serve import alertmanager as real
 from tests.streaming.serve.notify.test_notify import CLOSED, PAYLOAD, WRITTEN, alerts, deliver, totals  # noqa: F401
@@ -197,6 +199,8 @@ def test_after_an_outage_of_days_nobody_gets_what_is_over_but_one_summary(apply,
     (summary,) = (body for body in peer.bodies if body["rule"] == "alerts-missed")
     assert summary["summary"].startswith("20 pages and 10 incidents of lesser severity opened and closed while webhook")
     assert summary["runbook_url"] == "https://monitor.example/rules/alerts-missed"
+    one_each = missed.finding(Missed(CLUSTER, "webhook", 1, 1, 0, 0, 0), 0)["summary"]
+    assert one_each.startswith("1 page and 1 incident of lesser severity opened")
     with store.engine.begin() as connection:
         connection.execute(update(tables.outbox).values(dismissed_ms=database_ms() - 3_600_001))
     peer.wait_for(lambda peer: peer.bodies[-1]["transition"] == "closed")

@@ -37,7 +37,7 @@ def test_it_names_group_member_host_library_deadline_cause_and_what_nobody_reads
         "m-1 missed its session timeout",
         "group payments, generation 3, cluster prod, broker broker-1",
         "member m-1, host 10.0.0.7, client worker (apache-kafka-java 4.3.1)",
-        "deadline 2026-09-21T14:13:20.000+00:00, missed by 500 ms",
+        "deadline 2026-09-21T14:13:20.000+00:00, missed by 0.5 s",
         "cause session-timeout, observed",
         "nobody reads now: orders 0",
         "before: 2026-09-21T14:12:20.000+00:00 generation 3: 1 member",
