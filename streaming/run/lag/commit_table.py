@@ -82,11 +82,17 @@ class Places(NamedTuple):
     @classmethod
     def of_keys(cls, keys: Sequence[bytes]) -> "Places":
         """Split whole keys."""
-        column = pa.array(keys, pa.binary())
+        # Everything is passed as buffers: `pa.array` and `to_numpy` would load pandas.
+        ends, data = np.cumsum([0, *map(len, keys)]), b"".join(keys)
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
+        column = pa.Array.from_buffers(pa.large_binary(), len(keys), buffers)
         pairs = pc.binary_slice(column, 0, -PARTITION_BYTES).dictionary_encode()
-        *_, numbers = pc.binary_slice(column, -PARTITION_BYTES).buffers()
-        partitions = np.frombuffer(numbers or b"", ">i4", len(keys)).astype(np.int32)
-        return cls(pairs.dictionary.to_pylist(), np.asarray(pairs.indices, np.int64), partitions)
+        of_pair, numbers = pairs.indices.buffers()[1], pc.binary_slice(column, -PARTITION_BYTES).buffers()[2]
+        return cls(
+            pairs.dictionary.to_pylist(),
+            np.frombuffer(of_pair or b"", np.int32, len(keys)).astype(np.int64),
+            np.frombuffer(numbers or b"", ">i4", len(keys)).astype(np.int32),
+        )
 
 
 def pair_key(group: str, topic: str) -> bytes:
@@ -317,12 +323,12 @@ class CommitTable:
         self.topics.release(topic)
 
     def _grow(self, capacity: int) -> None:
-        more = capacity - len(self.group)
-        for name, (kind, nothing) in COLUMNS.items():
-            setattr(self, name, np.concatenate([getattr(self, name), np.full(more, nothing, kind)]))
-        for name in WINDOWS:
-            rows = np.full((more, WINDOW), NO_OFFSET, np.int64)
-            setattr(self, name, np.concatenate([getattr(self, name), rows]))
+        for name in (*COLUMNS, *WINDOWS):
+            column = getattr(self, name)
+            kind, nothing = COLUMNS.get(name, (np.int64, NO_OFFSET))
+            grown = np.full((capacity, *column.shape[1:]), nothing, kind)
+            grown[: len(column)] = column
+            setattr(self, name, grown)
 
     # ------------------------------------------------------------------ kept over a restart
 
