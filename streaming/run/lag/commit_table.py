@@ -1,24 +1,26 @@
 """The newest commits of every partition: one column per fact, and one row ("slot") per partition of a group.
 
 240,000 partitions take a few megabytes of numbers here; they would be millions of Python objects. A batch's commits are
-applied by operations on whole columns; only a new partition is handled by itself. A slot is in use as long as it has a
-commit or an owner.
+applied by operations on whole columns; only a new *pair* (a group and a topic) is handled by itself. A slot is in use
+as long as it has a commit or an owner.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, repeat
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from coordinator_model.commit_block import NO_OFFSET, PARTITION_BYTES, CommitBlock, key_of, place_of
 from coordinator_model.events import FAR_MS
 from coordinator_model.lag.partition import MIN_DISTANCE_MS, WINDOW
 from coordinator_model.lag.window import AHEAD_MS
 from streaming.run.lag.names import Names
+from streaming.run.lag.slot_index import NO_SLOT, Int32s, Int64s, SlotIndex, distinct, place_numbers, split_numbers
 
-Int64s = np.ndarray[Any, np.dtype[np.int64]]
-Int32s = np.ndarray[Any, np.dtype[np.int32]]
+Flags = np.ndarray[Any, np.dtype[np.bool_]]
 Int8s = np.ndarray[Any, np.dtype[np.int8]]
 EndsOf = Callable[[Int32s, Int32s, Int64s], Int64s]
 """From topic numbers, partition numbers and instants to end offsets known at those instants, else `NO_OFFSET`."""
@@ -28,6 +30,7 @@ SHARED = -2
 """The owner of a partition of a share group: any number of members."""
 FIRST_CAPACITY = 1_024
 COLUMNS: dict[str, tuple[type[np.signedinteger[Any]], int]] = {
+    "pair": (np.int32, NOBODY),
     "group": (np.int32, NOBODY),
     "topic": (np.int32, NOBODY),
     "partition": (np.int32, 0),
@@ -41,7 +44,7 @@ COLUMNS: dict[str, tuple[type[np.signedinteger[Any]], int]] = {
 }
 """By name: the type, and the value in a free slot."""
 WINDOWS = ("offsets", "at_ms", "ends")
-_KEPT = tuple(name for name in COLUMNS if name not in ("group", "topic", "partition"))  # these are in the key
+_KEPT = tuple(name for name in COLUMNS if name not in ("pair", "group", "topic", "partition"))  # these are in the key
 
 
 class Windows(NamedTuple):
@@ -69,9 +72,38 @@ class _Rows(NamedTuple):
         return _Rows(*(column[chosen] for column in self))
 
 
+class Places(NamedTuple):
+    """Partitions of groups: the keys of pairs, and for each partition the index of its pair, and its number."""
+
+    pairs: Sequence[bytes]
+    of_pair: Int64s
+    partitions: Int32s
+
+    @classmethod
+    def of_keys(cls, keys: Sequence[bytes]) -> "Places":
+        """Split whole keys."""
+        # Everything is passed as buffers: `pa.array` and `to_numpy` would load pandas.
+        ends, data = np.cumsum([0, *map(len, keys)]), b"".join(keys)
+        buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
+        column = pa.Array.from_buffers(pa.large_binary(), len(keys), buffers)
+        pairs = pc.binary_slice(column, 0, -PARTITION_BYTES).dictionary_encode()
+        of_pair, numbers = pairs.indices.buffers()[1], pc.binary_slice(column, -PARTITION_BYTES).buffers()[2]
+        return cls(
+            pairs.dictionary.to_pylist(),
+            np.frombuffer(of_pair or b"", np.int32, len(keys)).astype(np.int64),
+            np.frombuffer(numbers or b"", ">i4", len(keys)).astype(np.int32),
+        )
+
+
+def pair_key(group: str, topic: str) -> bytes:
+    """Return the key of a pair: what the keys of its partitions have in common."""
+    return key_of(group, topic, 0)[:-PARTITION_BYTES]
+
+
 class CommitTable:
     """The columns and slots; `groups` and `topics` give numbers to the names in use."""
 
+    pair: Int32s
     group: Int32s
     topic: Int32s
     partition: Int32s
@@ -87,26 +119,30 @@ class CommitTable:
     ends: Int64s
 
     def __init__(self) -> None:
-        self.groups, self.topics = Names(), Names()
+        self.groups: Names[str] = Names()
+        self.topics: Names[str] = Names()
         self.topic_ids: list[bytes] = [b""]
         """By number; 0: the commit has no topic id."""
         self._id_numbers = {b"": 0}
         self.metadata: dict[int, str] = {}
         self.commits: dict[str, int] = {}
         """The number of commits of each group so far."""
-        self._slots: dict[bytes, int] = {}
-        self._keys: list[bytes] = []
+        self._pairs: Names[bytes] = Names()
+        """The keys of pairs."""
+        self._index = SlotIndex()
+        self._size = 0
         self._free: list[int] = []
-        self._of_group: dict[int, list[int]] = {}
-        self._stale: set[int] = set()
-        """The numbers of groups whose list in `_of_group` still contains freed slots."""
+        self._pairs_of: dict[int, set[int]] = {}
+        """By group."""
+        self._named: dict[int, tuple[int, int]] = {}
+        """The group and the topic of each pair."""
         for name, (kind, nothing) in COLUMNS.items():
             setattr(self, name, np.full(FIRST_CAPACITY, nothing, kind))
         for name in WINDOWS:
             setattr(self, name, np.full((FIRST_CAPACITY, WINDOW), NO_OFFSET, np.int64))
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._index)
 
     # ------------------------------------------------------------------ commits
 
@@ -140,20 +176,9 @@ class CommitTable:
         ids = list(chain.from_iterable(block.topic_ids for block in blocks))
         rows = _joined(blocks, [self._number_of(topic_id) for topic_id in ids] if any(ids) else [0] * len(ids))
         keys = list(chain.from_iterable(block.keys for block in blocks))
-        slots = rows._replace(slots=self._slots_of(keys, rows.offsets != NO_OFFSET))
+        slots = rows._replace(slots=self.slots_for(Places.of_keys(keys), rows.offsets != NO_OFFSET))
         new = np.flatnonzero((slots.slots >= 0) & (rows.record_offsets > self.record_offset[slots.slots]))
         return slots.take(new[np.lexsort((rows.record_offsets[new], slots.slots[new]))])
-
-    def _slots_of(self, keys: Sequence[bytes], is_commit: np.ndarray[Any, np.dtype[np.bool_]]) -> Int64s:
-        """Return the slot of each key, creating it if there is none yet; a tombstone alone creates none (-1)."""
-        found = self._found(keys)
-        unknown = found < 0
-        new = dict.fromkeys(keys[index] for index in np.flatnonzero(unknown & is_commit).tolist())
-        self._make_all(list(new))
-        return self._found(keys) if unknown.any() else found
-
-    def _found(self, keys: Sequence[bytes]) -> Int64s:
-        return np.fromiter(map(self._slots.get, keys, repeat(-1)), np.int64, len(keys))
 
     def _number_of(self, topic_id: bytes) -> int:
         number = self._id_numbers.get(topic_id)
@@ -203,25 +228,30 @@ class CommitTable:
 
     # ------------------------------------------------------------------ slots
 
-    def slots_for(self, group: str, topic: str, partitions: Iterable[int]) -> list[int]:
-        """Return the slots of partitions of a topic, creating them if needed."""
-        head = key_of(group, topic, 0)[:-PARTITION_BYTES]
-        keys = [head + number.to_bytes(PARTITION_BYTES, "big") for number in partitions]
-        slots = list(map(self._slots.get, keys))
-        if None in slots:
-            self._make_all(list(dict.fromkeys(key for key in keys if key not in self._slots)))
-            slots = list(map(self._slots.get, keys))
-        return slots  # type: ignore[return-value] # each has one now
+    def slots_for(self, places: Places, is_needed: Flags | None = None) -> Int64s:
+        """Return the slots of partitions, and create those that are needed (None: all); a missing one is `NO_SLOT`."""
+        needed = places.of_pair if is_needed is None else places.of_pair[is_needed]
+        pairs = np.array([self._pairs.get(key) for key in places.pairs], np.int64)
+        for at in np.unique(needed[pairs[needed] < 0]).tolist():
+            pairs[at] = self._new_pair(places.pairs[at])
+        numbers = place_numbers(pairs[places.of_pair], places.partitions)
+        slots = self._index.find(numbers)
+        is_new = slots == NO_SLOT if is_needed is None else (slots == NO_SLOT) & is_needed
+        if not is_new.any():
+            return slots
+        self._make(distinct(numbers[is_new]))
+        return self._index.find(numbers)
 
     def slots_of(self, group: str) -> Int64s:
         """Return the slots of a group."""
-        number = self.groups.get(group)
-        if number < 0:
-            return np.empty(0, np.int64)
-        if number in self._stale:
-            self._stale.remove(number)
-            self._of_group[number] = [*{slot for slot in self._of_group[number] if self.group[slot] == number}]
-        return np.array(self._of_group[number], np.int64)
+        return self.slots_of_each([group])[0]
+
+    def slots_of_each(self, groups: Sequence[str]) -> tuple[Int64s, Int64s]:
+        """Return the slots of groups, one group after the other, and how many each has."""
+        listed = [self._pairs_of.get(self.groups.get(group), ()) for group in groups]
+        slots, sizes = self._index.of_pairs(np.array([*chain.from_iterable(listed)], np.int64))
+        ends = np.cumsum([0, *map(len, listed)])
+        return slots, np.diff(np.append(0, np.cumsum(sizes))[ends])
 
     def windows(self, slots: Int64s) -> Windows:
         """Return the commits of some slots."""
@@ -237,79 +267,84 @@ class CommitTable:
         """Return when these were committed; the value is meaningless if there is no commit."""
         return self.at_ms[slots, self.head[slots]]
 
-    def forget(self, group: str, until_ms: int) -> None:
-        """Forget the commits of a group that was deleted at an instant, except those made since."""
-        slots = self.slots_of(group)
-        slots = slots[self.newest_ms(slots) <= until_ms]
-        self.filled[slots] = 0
+    def forget(self, groups: Sequence[str], until_ms: Sequence[int]) -> None:
+        """Forget the owners of groups that were deleted at instants, and their commits, except those made since."""
+        slots, sizes = self.slots_of_each(groups)
+        self.owner[slots] = NOBODY
+        is_over = self.newest_ms(slots) <= np.repeat(np.array(until_ms, np.int64), sizes)
+        self.filled[slots[is_over]] = 0
         self.free_unused(slots)
 
     def free_unused(self, slots: Int64s) -> None:
         """Free those of the slots that have no commit and no owner."""
-        unused = slots[(self.filled[slots] == 0) & (self.owner[slots] == NOBODY)]
-        for slot in dict.fromkeys(unused.tolist()):
-            self._drop(slot)
+        unused = distinct(slots[(self.filled[slots] == 0) & (self.owner[slots] == NOBODY)])
+        if len(unused):
+            self._drop(unused)
 
-    def _make_all(self, keys: Sequence[bytes]) -> None:
-        """Create slots for keys that have none; after a start these are hundreds of thousands."""
-        if not keys:
-            return
-        free = [self._free.pop() for _ in range(min(len(keys), len(self._free)))]
-        first = len(self._keys)
-        self._make_at(keys, [*free, *range(first, first + len(keys) - len(free))])
+    def _new_pair(self, key: bytes) -> int:
+        group, topic, _ = place_of(key + bytes(PARTITION_BYTES))
+        pair, number = self._pairs.use(key), self.groups.use(group)
+        self._pairs_of.setdefault(number, set()).add(pair)
+        self._named[pair] = number, self.topics.use(topic)
+        return pair
 
-    def _make_at(self, keys: Sequence[bytes], slots: Sequence[int]) -> None:
-        beyond = max(slots, default=-1) + 1 - len(self._keys)
-        self._keys.extend(repeat(b"", beyond))
-        if len(self._keys) > len(self.group):
-            self._grow(max(len(self._keys), len(self.group) * 3 // 2))
-        self._slots.update(zip(keys, slots, strict=True))
-        of_topic: dict[bytes, list[int]] = {}
-        for key, slot in zip(keys, slots, strict=True):
-            self._keys[slot] = key
-            of_topic.setdefault(key[:-PARTITION_BYTES], []).append(slot)
-        for own in of_topic.values():
-            group, topic, _ = place_of(self._keys[own[0]])
-            number = self.groups.use(group, len(own))
-            self._of_group.setdefault(number, []).extend(own)
-            self.group[own], self.topic[own] = number, self.topics.use(topic, len(own))
-        partitions = b"".join([key[-PARTITION_BYTES:] for key in keys])
-        self.partition[list(slots)] = np.frombuffer(partitions, ">i4")
+    def _make(self, places: Int64s) -> None:
+        """Create slots for places, which are sorted and have none; after a start these are hundreds of thousands."""
+        free = [self._free.pop() for _ in range(min(len(places), len(self._free)))]
+        first, self._size = self._size, self._size + len(places) - len(free)
+        if self._size > len(self.pair):
+            self._grow(max(self._size, len(self.pair) * 3 // 2))
+        slots = np.append(np.array(free, np.int64), np.arange(first, self._size))
+        self._index.add(places, slots)
+        self.pair[slots], self.partition[slots] = split_numbers(places)
+        pairs, numbers = np.unique(self.pair[slots], return_inverse=True)
+        named = np.array([self._named[pair] for pair in pairs.tolist()], np.int32)[numbers]
+        self.group[slots], self.topic[slots] = named.T
 
-    def _drop(self, slot: int) -> None:
-        del self._slots[self._keys[slot]]
-        self._keys[slot] = b""
-        number = int(self.group[slot])
+    def _drop(self, slots: Int64s) -> None:
+        pairs = np.unique(self.pair[slots]).astype(np.int64)
+        self._index.remove(place_numbers(self.pair[slots], self.partition[slots]))
+        for pair in pairs[self._index.of_pairs(pairs)[1] == 0].tolist():
+            self._drop_pair(pair)
+        for slot in slots.tolist() if self.metadata else ():
+            self.metadata.pop(slot, None)
+        for name, (_, nothing) in COLUMNS.items():
+            getattr(self, name)[slots] = nothing
+        self._free += slots.tolist()
+
+    def _drop_pair(self, pair: int) -> None:
+        self._pairs.release(pair)
+        number, topic = self._named.pop(pair)
         group = self.groups[number]
-        self._stale.add(number)
+        self._pairs_of[number].remove(pair)
         if self.groups.release(number):
             self.commits.pop(group, None)
-            del self._of_group[number]
-            self._stale.remove(number)
-        self.topics.release(int(self.topic[slot]))
-        self.metadata.pop(slot, None)
-        for name, (_, nothing) in COLUMNS.items():
-            getattr(self, name)[slot] = nothing
-        self._free.append(slot)
+            del self._pairs_of[number]
+        self.topics.release(topic)
 
     def _grow(self, capacity: int) -> None:
-        more = capacity - len(self.group)
-        for name, (kind, nothing) in COLUMNS.items():
-            setattr(self, name, np.concatenate([getattr(self, name), np.full(more, nothing, kind)]))
-        for name in WINDOWS:
-            rows = np.full((more, WINDOW), NO_OFFSET, np.int64)
-            setattr(self, name, np.concatenate([getattr(self, name), rows]))
+        for name in (*COLUMNS, *WINDOWS):
+            column = getattr(self, name)
+            kind, nothing = COLUMNS.get(name, (np.int64, NO_OFFSET))
+            grown = np.full((capacity, *column.shape[1:]), nothing, kind)
+            grown[: len(column)] = column
+            setattr(self, name, grown)
 
     # ------------------------------------------------------------------ kept over a restart
 
     def dump(self) -> dict[str, Any]:
         """Return the whole content in a form that `marshal` can write."""
-        slots = np.fromiter(self._slots.values(), np.int64, len(self._slots))
+        slots = self._index.slots
+        pairs, partitions = self._pairs.by_number, self.partition[slots].astype(">i4").tobytes()
+        keys = [
+            (pairs[pair] or b"") + partitions[at * PARTITION_BYTES : (at + 1) * PARTITION_BYTES]
+            for at, pair in enumerate(self.pair[slots].tolist())
+        ]
         columns = {name: getattr(self, name)[slots].tobytes() for name in (*_KEPT, *WINDOWS)}
         place = {slot: index for index, slot in enumerate(slots.tolist())} if self.metadata else {}
         metadata = {place[slot]: text for slot, text in self.metadata.items()}
         return {
-            "keys": list(self._slots),
+            "keys": keys,
             "columns": columns,
             "topic_ids": self.topic_ids,
             "metadata": metadata,
@@ -320,15 +355,15 @@ class CommitTable:
     def load(cls, kept: dict[str, Any]) -> "CommitTable":
         """Return the table that was dumped."""
         table = cls()
-        table._make_all(kept["keys"])
-        count = len(kept["keys"])
+        slots = table.slots_for(Places.of_keys(kept["keys"]))
         for name in _KEPT:
-            getattr(table, name)[:count] = np.frombuffer(kept["columns"][name], COLUMNS[name][0])
+            getattr(table, name)[slots] = np.frombuffer(kept["columns"][name], COLUMNS[name][0])
         for name in WINDOWS:
-            getattr(table, name)[:count] = np.frombuffer(kept["columns"][name], np.int64).reshape(count, WINDOW)
+            getattr(table, name)[slots] = np.frombuffer(kept["columns"][name], np.int64).reshape(len(slots), WINDOW)
         for topic_id in kept["topic_ids"]:
             table._number_of(topic_id)
-        table.metadata, table.commits = dict(kept["metadata"]), dict(kept["commits"])
+        table.metadata = {int(slots[at]): text for at, text in kept["metadata"].items()}
+        table.commits = dict(kept["commits"])
         return table
 
 

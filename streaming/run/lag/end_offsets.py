@@ -25,8 +25,8 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from coordinator_model.commit_block import NO_OFFSET
 from coordinator_model.decode.topic_ids import text_of
-from streaming.run.lag.commit_table import Int64s
 from streaming.run.lag.rounds import NO_ROUND, Place, Round
+from streaming.run.lag.slot_index import Int64s
 
 log = structlog.get_logger(__name__)
 

@@ -25,12 +25,13 @@ from coordinator_model.rules.group_lag import judge_group
 from coordinator_model.rules.outages import Outages
 from coordinator_model.thresholds import Thresholds
 from streaming.run.lag.broker_clocks import BrokerClocks
-from streaming.run.lag.commit_table import CommitTable, Int32s, Int64s
-from streaming.run.lag.group_views import SeenGroup, disown, note_owners, seen
+from streaming.run.lag.commit_table import CommitTable
+from streaming.run.lag.group_views import SeenGroup, note_owners, seen
 from streaming.run.lag.kept import Batch, Kept
 from streaming.run.lag.partition_facts import Partitions
 from streaming.run.lag.plain_groups import Answer, Question, plain_answers
 from streaming.run.lag.rounds import NO_ROUND, History, Round
+from streaming.run.lag.slot_index import Int32s, Int64s
 from streaming.run.packing import commit_block
 
 View = tuple[str, int, SeenGroup | None]
@@ -225,9 +226,10 @@ class GroupLags:
     def _take_views(self, views: Iterable[View]) -> None:
         """Apply the newest views of groups. A group without a view was deleted."""
         changes: list[tuple[Sequence[str], SeenGroup]] = []
+        deleted: dict[str, int] = {}
         for group, at_ms, view in views:
             if view is None:
-                self._forget(group, at_ms)
+                deleted[group] = at_ms
                 continue
             before = self._groups.get(group)
             if before is None or (before.members, before.held) != (view.members, view.held):
@@ -235,13 +237,14 @@ class GroupLags:
             self._groups[group] = view
             self._new.add(group)
         note_owners(self._table, changes)
+        self._forget(deleted)
 
-    def _forget(self, group: str, at_ms: int) -> None:
-        self._groups.pop(group, None)
-        self._judged.pop(group, None)
-        self._new.discard(group)
-        disown(self._table, group)
-        self._table.forget(group, at_ms)
+    def _forget(self, deleted: Mapping[str, int]) -> None:
+        for group in deleted:
+            self._groups.pop(group, None)
+            self._judged.pop(group, None)
+            self._new.discard(group)
+        self._table.forget([*deleted], [*deleted.values()])
 
     # ------------------------------------------------------------------ judging
 

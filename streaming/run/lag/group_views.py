@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain, repeat
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from coordinator_model.lag.ownership import facts_of, owner_of
 from coordinator_model.lag.partition import GroupFacts, Owner
 from coordinator_model.lag.stall import ALIVE
 from coordinator_model.states import GroupState, GroupType
-from streaming.run.lag.commit_table import NOBODY, SHARED, CommitTable
+from streaming.run.lag.commit_table import NOBODY, SHARED, CommitTable, Places, pair_key
 
 MAX_PARTITION = 2**31 - 1
 
@@ -77,39 +77,31 @@ def note_owners(table: CommitTable, changes: Sequence[tuple[Sequence[str], SeenG
     """
     if not changes:
         return
-    places = [_places(table, now) for _, now in changes]
-    sizes = [len(slots) for slots, _ in places]
-    slots, numbers = (np.array([*chain.from_iterable(of_groups)], np.int64) for of_groups in zip(*places, strict=True))
+    held = [
+        (at, number, pair_key(now.facts.group, topic), partitions)
+        for at, (_, now) in enumerate(changes)
+        for number, of_member in enumerate(now.held)
+        for topic, partitions in of_member
+    ]
+    lengths = [len(partitions) for *_, partitions in held]
+    of_group, numbers, of_pair = (
+        np.repeat(np.array(column, np.int64), lengths)
+        for column in ([at for at, *_ in held], [number for _, number, *_ in held], range(len(held)))
+    )
+    partitions = np.array([*chain.from_iterable(partitions for *_, partitions in held)], np.int32)
+    slots = table.slots_for(Places([key for _, _, key, _ in held], of_pair, partitions))
     renumbered = [_renumbered(before, now.members) for before, now in changes]
     firsts = np.cumsum([0, *map(len, renumbered[:-1])])
     known = table.owner[slots]
-    now_known = np.concatenate(renumbered)[np.repeat(firsts, sizes) + np.maximum(known, 0)]
+    now_known = np.concatenate(renumbered)[firsts[of_group] + np.maximum(known, 0)]
     keeps = (known >= 0) & (now_known == numbers)
-    since_ms = np.repeat([_since_ms(now.facts) for _, now in changes], sizes)
+    since_ms = np.array([_since_ms(now.facts) for _, now in changes], np.int64)[of_group]
     table.since_ms[slots] = np.where(keeps, table.since_ms[slots], since_ms)
-    of_groups = np.concatenate([table.slots_of(now.facts.group) for _, now in changes])
+    of_groups, _ = table.slots_of_each([now.facts.group for _, now in changes])
     table.owner[of_groups] = NOBODY
-    is_share = np.repeat([now.facts.type == GroupType.SHARE for _, now in changes], sizes)
+    is_share = np.array([now.facts.type == GroupType.SHARE for _, now in changes], np.bool_)[of_group]
     table.owner[slots] = np.where(is_share, SHARED, numbers)
     table.free_unused(of_groups)
-
-
-def _places(table: CommitTable, now: SeenGroup) -> tuple[list[int], list[int]]:
-    """Return the slots of the partitions that members have, and for each slot the number of its member."""
-    slots: list[int] = []
-    numbers: list[int] = []
-    for number, held in enumerate(now.held):
-        for topic, partitions in held:
-            slots += table.slots_for(now.facts.group, topic, partitions)
-            numbers += repeat(number, len(partitions))
-    return slots, numbers
-
-
-def disown(table: CommitTable, group: str) -> None:
-    """Record that the partitions of a group no longer have owners."""
-    slots = table.slots_of(group)
-    table.owner[slots] = NOBODY
-    table.free_unused(slots)
 
 
 def _renumbered(before: Sequence[str], now: Sequence[str]) -> list[int]:

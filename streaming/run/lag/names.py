@@ -1,38 +1,42 @@
 """Numbers for names, so that columns hold numbers; the number of a name that is no longer used is reused."""
 
+from typing import Generic, TypeVar
 
-class Names:
+Name = TypeVar("Name", str, bytes)
+
+
+class Names(Generic[Name]):
     """Names by number; as long as `changes` stays the same, earlier lookups are valid."""
 
     def __init__(self) -> None:
-        self.by_number: list[str | None] = []
+        self.by_number: list[Name | None] = []
         self.changes = 0
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[Name, int] = {}
         self._uses: list[int] = []
         self._free: list[int] = []
 
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def __contains__(self, name: str) -> bool:
+    def __contains__(self, name: Name) -> bool:
         return name in self._numbers
 
-    def __getitem__(self, number: int) -> str:
+    def __getitem__(self, number: int) -> Name:
         name = self.by_number[number]
         if name is None:
             raise KeyError(number)
         return name
 
-    def get(self, name: str) -> int:
+    def get(self, name: Name) -> int:
         """Return a name's number; -1 if it has none."""
         return self._numbers.get(name, -1)
 
-    def use(self, name: str, users: int = 1) -> int:
-        """Return a name's number, assigning one if needed, and add to its users."""
+    def use(self, name: Name) -> int:
+        """Return a name's number, assigning one if needed; it has one more user."""
         number = self._numbers.get(name)
         if number is None:
             number = self._given(name)
-        self._uses[number] += users
+        self._uses[number] += 1
         return number
 
     def release(self, number: int) -> bool:
@@ -46,11 +50,11 @@ class Names:
         self.changes += 1
         return True
 
-    def names(self) -> list[str]:
+    def names(self) -> list[Name]:
         """Return all names in use."""
         return list(self._numbers)
 
-    def _given(self, name: str) -> int:
+    def _given(self, name: Name) -> int:
         self.changes += 1
         if self._free:
             number = self._free.pop()

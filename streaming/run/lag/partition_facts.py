@@ -10,9 +10,10 @@ import numpy as np
 from coordinator_model.commit_block import NO_OFFSET
 from coordinator_model.decode.topic_ids import text_of
 from coordinator_model.lag.partition import WINDOW, Commit, Owner, PartitionLag
-from streaming.run.lag.commit_table import CommitTable, Int32s, Int64s
+from streaming.run.lag.commit_table import CommitTable
 from streaming.run.lag.group_views import SeenGroup
 from streaming.run.lag.rounds import History, Round
+from streaming.run.lag.slot_index import Int32s, Int64s
 
 _COLUMN = np.arange(WINDOW)
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
@@ -44,10 +45,9 @@ class Partitions:
 
     def __init__(self, table: CommitTable, at: Round, history: History, groups: Sequence[SeenGroup]) -> None:
         self.table, self.at, self.groups = table, at, groups
-        listed = [table.slots_of(group.facts.group) for group in groups]
-        slots = np.concatenate(listed) if listed else np.empty(0, np.int64)
+        slots, sizes = table.slots_of_each([group.facts.group for group in groups])
         exists = _exist(table, at, slots)
-        slots, of_group = slots[exists], np.repeat(np.arange(len(groups)), [*map(len, listed)])[exists]
+        slots, of_group = slots[exists], np.repeat(np.arange(len(groups)), sizes)[exists]
         self.bounds = np.searchsorted(of_group, np.arange(len(groups) + 1))
         """The first row of each group, and the end of the last group."""
         ranks = _ranks(table, table.topic[slots])

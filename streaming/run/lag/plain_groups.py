@@ -23,8 +23,8 @@ from coordinator_model.rules.lag_growing import LAG_GROWING, may_grow
 from coordinator_model.rules.partition_stalled import PARTITION_STALLED
 from coordinator_model.states import GroupState, GroupType
 from coordinator_model.thresholds import Thresholds
-from streaming.run.lag.commit_table import Int64s
 from streaming.run.lag.partition_facts import Partitions
+from streaming.run.lag.slot_index import Int64s
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 Answer = tuple[dict[str, Any], GroupReport]

@@ -12,8 +12,8 @@ import numpy as np
 
 from coordinator_model.commit_block import NO_OFFSET
 from coordinator_model.lag.lag_context import FRESH_MS
-from streaming.run.lag.commit_table import Int32s, Int64s
 from streaming.run.lag.names import Names
+from streaming.run.lag.slot_index import Int32s, Int64s
 
 PART_OF_AGE: Final = 6
 """Earlier rounds are so close together that a message's instant is known to within this fraction (1/6) of its age."""
@@ -56,21 +56,21 @@ class Round:
     """What was not answered: error -> number of partitions, or of topics that could not be described."""
     _numbered: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    def ends_of(self, names: Names, topics: Int32s, partitions: Int32s) -> Int64s:
+    def ends_of(self, names: Names[str], topics: Int32s, partitions: Int32s) -> Int64s:
         """Return the end offsets of partitions; their topics are given as numbers in `names`."""
         return self._taken(self.ends, names, topics, partitions)
 
-    def ends_at(self, names: Names, topics: Int32s, partitions: Int32s, at_ms: Int64s) -> Int64s:
+    def ends_at(self, names: Names[str], topics: Int32s, partitions: Int32s, at_ms: Int64s) -> Int64s:
         """Return the end offsets of partitions as known at instants; `NO_OFFSET` if they were too old by then."""
         asked_ms = self._taken(self.asked_ms, names, topics, partitions)
         return np.where(asked_ms >= at_ms - FRESH_MS, self.ends_of(names, topics, partitions), NO_OFFSET)
 
-    def offsets_of(self, names: Names, topics: Int32s, partitions: Int32s) -> tuple[Int64s, ...]:
+    def offsets_of(self, names: Names[str], topics: Int32s, partitions: Int32s) -> tuple[Int64s, ...]:
         """Return end and start offsets of partitions, when they were requested, and since when each was answered."""
         columns = (self.ends, self.starts, self.asked_ms, self.answered_since_ms)
         return tuple(self._taken(column, names, topics, partitions) for column in columns)
 
-    def counts_of(self, names: Names, topics: Int32s) -> Int64s:
+    def counts_of(self, names: Names[str], topics: Int32s) -> Int64s:
         """Return how many partitions topics have; 0: the topic does not exist, -1: not known."""
         self._look_up(names)
         counts: Int64s = self._numbered["counts"][topics]
@@ -90,7 +90,7 @@ class Round:
             at_ms, answered_ms, {name: Place(*place) for name, place in places.items()}, ends, _NONE, asked_ms, _NONE
         )
 
-    def _taken(self, column: Int64s, names: Names, topics: Int32s, partitions: Int32s) -> Int64s:
+    def _taken(self, column: Int64s, names: Names[str], topics: Int32s, partitions: Int32s) -> Int64s:
         counts = self.counts_of(names, topics)
         known = (partitions >= 0) & (partitions < counts)
         if not known.any():
@@ -98,7 +98,7 @@ class Round:
         places = np.where(known, self._numbered["firsts"][topics] + partitions, 0)
         return np.where(known, column[places], NO_OFFSET)
 
-    def _look_up(self, names: Names) -> None:
+    def _look_up(self, names: Names[str]) -> None:
         """Look up the topics by number, and again only if the numbers have changed."""
         if self._numbered.get("changes") == names.changes:
             return
@@ -130,7 +130,7 @@ class History:
         self.rounds.append(_only_ends(newest))
         self.rounds = _thinned(self.rounds)
 
-    def waits_since_ms(self, names: Names, topics: Int32s, partitions: Int32s, committed: Int64s) -> Int64s:
+    def waits_since_ms(self, names: Names[str], topics: Int32s, partitions: Int32s, committed: Int64s) -> Int64s:
         """Return the earliest round since which every log was longer than the committed offset; 0: none."""
         since_ms = np.zeros(len(topics), np.int64)
         left = np.arange(len(topics))

@@ -121,7 +121,7 @@ def test_metadata_is_that_of_the_newest_commit():
 def test_slots_are_more_than_at_first():
     table = CommitTable()
     rows = [("pay", "orders", number, number, number) for number in range(5_000)]
-    table.apply([block(*rows)], lambda topics, partitions, at_ms: partitions.astype(np.int64))
+    table.apply([block(*rows)], ends_of_all)
     assert sorted(table.newest(table.slots_of("pay")).tolist()) == list(range(5_000))
 
 
@@ -133,3 +133,19 @@ def test_a_commit_from_the_future_has_the_instant_at_which_it_was_read():
     windows = table.windows(table.slots_of("pay"))
     assert (windows.at_ms[0, -4:] - T0).tolist() == [0, 5_000, 10_000, 30_000]  # the last one: clocks differ
     assert windows.offsets[0, -4:].tolist() == [0, 1, 2, 3]
+
+
+def test_deleted_groups_are_forgotten_together_but_not_the_commits_made_since():
+    table = CommitTable()
+    rows = [("pay", "orders", 0, 1, 1, T0), ("pay", "bills", -3, 2, 2, T0 + 9), ("ship", "orders", 0, 3, 3, T0)]
+    table.apply([block(*rows, ("mail", "orders", 0, 4, 4, T0))], ends_of_all)
+    table.owner[table.slots_of("ship")] = 0
+    table.forget(["pay", "ship", "unknown"], [T0, T0, T0])
+    slots, sizes = table.slots_of_each(["ship", "pay", "mail", "unknown"])
+    assert (table.newest(slots).tolist(), sizes.tolist()) == ([2, 4], [0, 1, 1, 0])
+    assert (table.partition[slots].tolist(), table.topics.names()) == ([-3, 0], ["orders", "bills"])
+    assert table.commits == {"pay": 2, "mail": 1}
+
+
+def ends_of_all(topics, partitions, at_ms):
+    return partitions.astype(np.int64)
