@@ -15,8 +15,8 @@ from streaming.commands.settings import settings_of_cluster
 from streaming.local_path import LocalPathParam, new_file
 
 if TYPE_CHECKING:
+    from streaming.capture.recorder import Recording
     from streaming.kafka_config import Kafka
-    from streaming.recorder import Recording
 
 LOOK_S: Final = 0.2
 
@@ -59,7 +59,7 @@ def capture_command(
     It ends after --seconds, or at Ctrl-C or SIGTERM, whatever the brokers do. What was recorded until then is a valid
     capture. The file is created once a broker has answered.
     """
-    from streaming.recorder import Recording
+    from streaming.capture.recorder import Recording
 
     kafka = settings_of_cluster(config, bootstrap_servers).kafka
     recording = Recording(kafka, out, from_beginning=from_beginning, probing=not no_probe)

@@ -14,7 +14,7 @@ from coordinator_model.decode.source_row import SourceRow
 from coordinator_model.incidents import Incident, Kind, to_contract
 from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.states import Cause
-from streaming.capture_file import OTHER_SOURCE, BadRow, open_text, position_bytes, read_rows
+from streaming.capture.file import OTHER_SOURCE, BadRow, open_text, position_bytes, read_rows
 from streaming.client_metrics.otlp import read_metrics
 from streaming.commands.progress import ProgressShown
 from streaming.commands.settings import settings_of

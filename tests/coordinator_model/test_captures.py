@@ -17,7 +17,7 @@ from coordinator_model.incidents import Kind, to_contract
 from coordinator_model.rules.registry import VIOLATIONS
 from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.thresholds import Thresholds
-from streaming.capture_file import open_text, read_rows
+from streaming.capture.file import open_text, read_rows
 from streaming.embedded.truth import TruthEvent
 from tests.e2e.compare import opened_twice, rebalance_rows, refuted, session_rows
 

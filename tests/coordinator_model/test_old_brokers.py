@@ -13,7 +13,7 @@ from coordinator_model.capture_replay import replay_rows
 from coordinator_model.decode.source_row import TELEMETRY
 from coordinator_model.incidents import Kind
 from coordinator_model.shard.shard import ShardSettings
-from streaming.capture_file import open_text, read_rows
+from streaming.capture.file import open_text, read_rows
 from streaming.client_metrics.otlp import read_metrics
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "old_brokers"

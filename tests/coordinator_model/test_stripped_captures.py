@@ -9,7 +9,7 @@ from coordinator_model.decode.parse import OFFSETS, SourceRow, parse_row
 from coordinator_model.decode.records import RecordType
 from coordinator_model.incidents import Kind
 from coordinator_model.shard.shard import ShardSettings
-from streaming.capture_file import open_text, read_rows
+from streaming.capture.file import open_text, read_rows
 from tests.coordinator_model.test_captures import CAPTURES
 from tests.support.records import commit_key, commit_value
 

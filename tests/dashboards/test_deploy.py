@@ -34,7 +34,13 @@ ONE_SHOT = {"secrets", "topics"}
 SAMPLES = {name for name, service in SERVICES.items() if "sample" in service.get("profiles", ())}
 TARGETS = sorted({service["build"]["target"] for service in SERVICES.values() if "build" in service})
 IMPORTED = {
-    "run": ["streaming.run.job", "streaming.commands.run", "streaming.doctor.cluster", "streaming.recorder", "psycopg"],
+    "run": [
+        "streaming.run.job",
+        "streaming.commands.run",
+        "streaming.doctor.cluster",
+        "streaming.capture.recorder",
+        "psycopg",
+    ],
     "serve": [
         "streaming.serve.server",
         "streaming.quality.watch",

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from coordinator_model.decode.source_row import OFFSETS, TELEMETRY
-from streaming.capture_file import open_text, read_rows
+from streaming.capture.file import open_text, read_rows
 from streaming.embedded.truth import (
     POLL_TIMEOUT_REASON,
     REBALANCE_TIMEOUT,

@@ -25,6 +25,7 @@ from typing import NamedTuple
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
 
+from streaming.capture.recorder import Recording
 from streaming.client_metrics.plugin import PLUGIN_JAR, SUBSCRIPTION, subscription
 from streaming.embedded import ask
 from streaming.embedded.fetch import IVY_FOLDER, resolve
@@ -32,7 +33,6 @@ from streaming.embedded.java import java_command
 from streaming.embedded.ports import free_ports
 from streaming.kafka_config import Kafka
 from streaming.log4j2 import APIS, Snippet, as_yaml
-from streaming.recorder import Recording
 from streaming.telemetry_topics import TELEMETRY_TOPIC
 from tests.e2e.clients import Client, Spec
 from tests.support.waiting import await_true

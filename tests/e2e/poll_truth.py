@@ -13,7 +13,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from coordinator_model.decode.telemetry.pushed_metrics import metrics_bytes
-from streaming.capture_file import open_text, read_rows
+from streaming.capture.file import open_text, read_rows
 from streaming.client_metrics.otlp import read_metrics
 from streaming.embedded.truth import LEFT, POLL_TIMEOUT_REASON, TruthEvent
 

@@ -38,7 +38,7 @@ from coordinator_model.heartbeat_block import order
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.shard.sharding import infer_partitions, shard_of
 from coordinator_model.thresholds import Thresholds
-from streaming.capture_file import open_text, read_rows
+from streaming.capture.file import open_text, read_rows
 from streaming.embedded.truth import TruthEvent
 from tests.e2e.asker import Asker
 from tests.e2e.poll_truth import NO_COORDINATOR

@@ -16,12 +16,12 @@ from click.testing import CliRunner
 from confluent_kafka import ConsumerGroupState
 from confluent_kafka.admin import AdminClient
 
+from streaming.capture.recorder import Recording
 from streaming.cli import main
 from streaming.embedded import TELEMETRY_TOPIC
 from streaming.embedded.ports import free_ports
 from streaming.embedded.truth import LEFT, SESSION_EXPIRED, read_truth
 from streaming.kafka_config import Kafka
-from streaming.recorder import Recording
 from tests.e2e.clients import Client, Spec
 from tests.support.parts import skip_without_broker
 from tests.support.waiting import await_true

@@ -21,7 +21,7 @@ from coordinator_model.capture_replay import History, replay_rows
 from coordinator_model.decode.topic_ids import text_of
 from coordinator_model.group_report import GroupReport
 from coordinator_model.shard.shard import ShardSettings
-from streaming.capture_file import open_text, read_rows
+from streaming.capture.file import open_text, read_rows
 from streaming.run.cluster_facts import TopicNames
 from tests.e2e.asker import Asker
 from tests.e2e.clients import Client, Spec, java_compiles, java_program

@@ -13,10 +13,10 @@ from confluent_kafka.admin import AdminClient
 from coordinator_model.capture_replay import replay_rows
 from coordinator_model.incidents import Kind
 from coordinator_model.shard.shard import ShardSettings
-from streaming.capture_file import open_text, read_rows
+from streaming.capture.file import open_text, read_rows
+from streaming.capture.recorder import Recording
 from streaming.embedded import EmbeddedCluster
 from streaming.kafka_config import Kafka
-from streaming.recorder import Recording
 from streaming.reporter.confluent import TOPIC
 from streaming.telemetry_topics import REPORT_CONFIGS
 from tests.e2e.clients import Client, Spec

@@ -19,13 +19,13 @@ from coordinator_model.group_report import read_outputs, reports_in
 from coordinator_model.incidents import fold, to_contract
 from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.thresholds import Thresholds
-from streaming.capture_file import open_text, read_rows
+from streaming.capture.file import open_text, read_rows
+from streaming.capture.recorder import Recording
 from streaming.client_metrics.otlp import read_metrics
 from streaming.embedded import EmbeddedCluster
 from streaming.embedded.ports import free_ports
 from streaming.kafka_config import Kafka
 from streaming.log4j2 import Snippet, as_yaml
-from streaming.recorder import Recording
 from streaming.reporter.message import TOPIC
 from streaming.telemetry_topics import REPORT_CONFIGS
 from tests.e2e.clients import Client, Spec, java_compiles

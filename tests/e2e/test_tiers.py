@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.capture_file import open_text, read_rows
+from streaming.capture.file import open_text, read_rows
 from tests.e2e.tiers import COORDINATOR_LOG, REQUEST_LOG, judge, stripped
 from tests.e2e.world import Played
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from coordinator_model.brokers.ticks import TICK_EVERY_MS
 from coordinator_model.decode.parse import OFFSETS, TELEMETRY, RejectedRow, SourceRow, parse_row
 from coordinator_model.shard.sharding import shard_of
-from streaming.capture_file import read_rows
+from streaming.capture.file import read_rows
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
 NONCE = "5ec2e7"

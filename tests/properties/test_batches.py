@@ -26,7 +26,7 @@ from coordinator_model.group_report import read_outputs
 from coordinator_model.heartbeat_block import HeartbeatBlock
 from coordinator_model.incidents import to_contract
 from coordinator_model.shard.shard import Shard, ShardSettings
-from streaming.capture_file import open_text, read_rows
+from streaming.capture.file import open_text, read_rows
 from streaming.run.commit_columns import CommitColumns
 from streaming.run.packing import Routing
 from streaming.run.partition_rows import PartitionRows

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from coordinator_model.capture_replay import replay_rows
 from coordinator_model.decode.parse import OFFSETS
 from coordinator_model.shard.shard import ShardSettings
-from streaming.capture_file import open_text, read_rows
+from streaming.capture.file import open_text, read_rows
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
 NAMES = ["kills", "classic", "static", "failover", "java"]

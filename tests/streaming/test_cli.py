@@ -9,7 +9,7 @@ from streaming.cli import main
 
 
 def capture(folder, monkeypatch):
-    monkeypatch.delitem(sys.modules, "streaming.recorder", raising=False)  # what imports the missing one
+    monkeypatch.delitem(sys.modules, "streaming.capture.recorder", raising=False)  # what imports the missing one
     return CliRunner().invoke(main, ["capture", "--bootstrap-servers", "localhost:1", "--out", f"{folder}/c.jsonl"])
 
 

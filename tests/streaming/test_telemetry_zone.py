@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from coordinator_model.decode.telemetry.shipped import utc
+from streaming.capture.cluster_rows import ClusterRows
 from streaming.cli import main
-from streaming.cluster_rows import ClusterRows
 from streaming.config import ConfigError, load
 from streaming.telemetry_zone import FIELD, zone_named
 from tests.support.story import T0, stable

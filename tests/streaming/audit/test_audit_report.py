@@ -20,7 +20,7 @@ from streaming.audit.meanings import MEANINGS
 from streaming.audit.read import Read, Window
 from streaming.audit.report import Report, escaped, share_read
 from streaming.audit.tiers import sources
-from streaming.capture_file import open_text, read_rows
+from streaming.capture.file import open_text, read_rows
 from streaming.cli import main
 from streaming.connection.pushes import Pushes
 from streaming.tiers import RECORDS_ONLY

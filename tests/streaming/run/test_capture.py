@@ -3,8 +3,8 @@ import threading
 
 import pytest
 
-from streaming.capture_file import BadRow, read_rows
-from streaming.recorder import record
+from streaming.capture.file import BadRow, read_rows
+from streaming.capture.recorder import record
 
 pytestmark = pytest.mark.e2e
 

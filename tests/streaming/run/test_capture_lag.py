@@ -14,10 +14,10 @@ from coordinator_model.commit_block import key_of
 from coordinator_model.decode.cluster_row import read_cluster_row
 from coordinator_model.decode.parse import SourceRow
 from coordinator_model.shard.shard import ShardSettings
-from streaming.capture_file import open_text, read_rows
-from streaming.cluster_rows import CommittedTopics, offsets_of
+from streaming.capture.cluster_rows import CommittedTopics, offsets_of
+from streaming.capture.file import open_text, read_rows
+from streaming.capture.recorder import Recording
 from streaming.kafka_config import Kafka
-from streaming.recorder import Recording
 from tests.streaming.run.lag_story import T0, round_of, rows_of
 from tests.streaming.run.test_end_offsets import produce, until
 

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator_model.decode.parse import OFFSETS, parse_row
 from coordinator_model.shard.shard import Shard, ShardSettings
-from streaming.capture_file import open_text, read_rows
+from streaming.capture.file import open_text, read_rows
 from streaming.run.commit_columns import SUPERSEDED, CommitColumns
 from streaming.run.packing import Routing
 from streaming.run.partition_rows import partition_rows_of

@@ -11,7 +11,7 @@ from coordinator_model.decode.parse import SourceRow
 from coordinator_model.group_report import read_outputs
 from coordinator_model.incidents import Kind
 from coordinator_model.shard.shard import Shard, ShardSettings
-from streaming.capture_file import open_text, read_rows
+from streaming.capture.file import open_text, read_rows
 from streaming.config import Settings
 from streaming.store import Store
 

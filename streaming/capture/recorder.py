@@ -19,8 +19,8 @@ from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from coordinator_model.decode.source_row import OFFSETS, REPORTS, TELEMETRY
-from streaming.capture_writer import CaptureWriter
-from streaming.cluster_rows import ClusterRows
+from streaming.capture.cluster_rows import ClusterRows
+from streaming.capture.writer import CaptureWriter
 from streaming.connection import Kind, diagnose
 from streaming.run.probe import Probe
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from streaming import recorder
+from streaming.capture import recorder
 
 
 def test_what_retention_deletes_under_it_is_skipped_and_nothing_else(monkeypatch):

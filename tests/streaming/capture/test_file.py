@@ -8,10 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from coordinator_model.decode.source_row import OFFSETS, REPORTS, TELEMETRY, SourceRow
-from streaming import capture_file
-from streaming.capture_file import BadRow, read_rows
+from streaming.capture import file
+from streaming.capture.file import BadRow, read_rows
+from streaming.capture.recorder import capture_line
 from streaming.commands.replay import replay_command
-from streaming.recorder import capture_line
 from tests.support.story import stable
 
 ROW = {"source": "telemetry", "topic": "group-telemetry", "partition": 0, "offset": 0, "timestamp_ms": 1, "value": "x"}
@@ -44,7 +44,7 @@ def test_whatever_reading_a_row_raises_costs_that_row_only(monkeypatch):
             raise ZeroDivisionError
         return value
 
-    monkeypatch.setattr(capture_file, "_from_text", fails)
+    monkeypatch.setattr(file, "_from_text", fails)
     assert [type(row) for row in read(ROW, ROW | {"value": "bad"}, ROW)] == [SourceRow, BadRow, SourceRow]
 
 

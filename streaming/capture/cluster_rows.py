@@ -19,7 +19,7 @@ from coordinator_model.commit_block import NO_OFFSET, place_of
 from coordinator_model.decode.parse import RejectedRow, parse_row
 from coordinator_model.decode.source_row import CLUSTER, TELEMETRY, SourceRow
 from coordinator_model.events import Tick
-from streaming.capture_file import read_rows
+from streaming.capture.file import read_rows
 from streaming.run.cluster_facts import ask_topics, read_session_timeouts
 from streaming.run.cluster_watch import ClusterWatch, Row
 from streaming.run.lag.end_offsets import EndOffsets
