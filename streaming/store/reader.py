@@ -363,11 +363,16 @@ class StoreReader:
         return blind_windows(dict(row._mapping) for row in self._rows(chosen))  # noqa: SLF001 - SQLAlchemy's public name for it
 
     def shards(self) -> list[ShardTotals]:
-        """Sum up the shards of every cluster; a shard that no broker's lines have reached yet has no progress."""
+        """Sum up the shards of every cluster. One without groups, or without a line of a broker yet, has no progress.
+
+        A shard of an earlier checkpoint may have lost its groups while nobody looked (`judged_until_ms`).
+        """
         known = tables.shards.c
-        slowest = func.min(known.at_ms).filter(known.at_ms > 0)
-        rows = self._rows(select(known.cluster, slowest, func.sum(known.held)).group_by(known.cluster))
-        return [ShardTotals._make(row) for row in rows]
+        newest = select(known.cluster, func.max(known.at_ms).label("at_ms")).group_by(known.cluster).subquery()
+        counts = (known.at_ms > 0) & (known.at_ms >= newest.c.at_ms - LEFT_BEHIND_MS)
+        sums = select(known.cluster, func.min(known.at_ms).filter(counts), func.sum(known.held))
+        joined = sums.join(newest, newest.c.cluster == known.cluster).group_by(known.cluster)
+        return [ShardTotals._make(row) for row in self._rows(joined)]
 
     def counters(self) -> dict[str, dict[str, int]]:
         """Return all counters, by cluster and name."""

@@ -419,6 +419,22 @@ def test_a_fresh_checkpoint_begins_where_all_groups_were_judged(store, job, prog
     assert store.read.judged_until_ms("elsewhere") is None
 
 
+@pytest.mark.parametrize(
+    "last",
+    [
+        [progress(1, START_MS, groups=0), progress(2, START_MS + 60_000)],
+        [progress(2, START_MS + 60_000, groups=2), progress(2, START_MS, groups=0), progress(1, START_MS, groups=0)],
+        [progress(2, START_MS + 86_400_000)],
+    ],
+    ids=["its groups were deleted", "so were those of a part of another", "nobody saw that its groups were deleted"],
+)
+def test_a_shard_that_lost_its_last_group_is_not_the_slowest(store, job, last):
+    job.apply(progress(1, groups=1, held=2), progress(2))
+    job.apply(*last)
+    (totals,) = store.read.shards()
+    assert totals.slowest_ms == max(output["at_ms"] for output in last)
+
+
 def _messages(store: Store) -> list[dict]:
     store.outbox.fan_out({"r": ("info", "warn", "page")})
     return [json.loads(delivery.payload) for delivery in store.outbox.due("r", START_MS)]
