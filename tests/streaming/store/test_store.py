@@ -607,6 +607,15 @@ def test_old_things_are_forgotten_and_open_ones_kept(store, job):
     assert store.read.generations(CLUSTER, "orders") == []
 
 
+def test_a_broker_that_run_no_longer_reports_is_forgotten_after_a_day(store, job):
+    """A broker that is only down has to be reported as silent meanwhile."""
+    hours_ago = {name: wall_ms() - hours * 3_600_000 for name, hours in (("gone", 25), ("down", 23))}
+    seen = {name: {"progress_ms": at_ms, "covered": True, "delay_ms": None} for name, at_ms in hours_ago.items()}
+    job.apply(progress(brokers=seen))
+    store.prune(0)
+    assert [broker.broker for broker in store.read.brokers()] == ["down"]
+
+
 def test_the_sign_of_life_is_the_databases_time(store, job, monkeypatch):
     """A `run` whose machine is an hour behind was silent for an hour, by the clock of `serve`: a page each night."""
     behind_ns = time.time_ns() - 3_600_000_000_000
