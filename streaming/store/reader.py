@@ -94,7 +94,7 @@ class OpenTotals(NamedTuple):
 
 
 class GroupIncidents(NamedTuple):
-    """The open incidents of one group, rule and severity; `opened_ms`: when the oldest began."""
+    """The open incidents of one group, rule and severity; `told`: how many of them receivers are told of."""
 
     cluster: str
     group: str
@@ -102,6 +102,8 @@ class GroupIncidents(NamedTuple):
     severity: str
     incidents: int
     opened_ms: int
+    """When the oldest began."""
+    told: int
 
 
 class BrokerProgress(NamedTuple):
@@ -347,7 +349,8 @@ class StoreReader:
         by = (known.cluster, known.group_id, known.rule, known.severity)
         worst = case((known.severity == "page", 0), (known.severity == "warn", 1), else_=2)
         oldest = func.min(known.opened_ms)
-        chosen = select(*by, func.count(), oldest).where(known.closed_ms.is_(None)).group_by(*by)
+        told = func.count().filter(known.notify.is_(True))
+        chosen = select(*by, func.count(), oldest, told).where(known.closed_ms.is_(None)).group_by(*by)
         return [GroupIncidents._make(row) for row in self._rows(chosen.order_by(worst, oldest).limit(limit))]
 
     def brokers(self) -> list[BrokerProgress]:

@@ -137,7 +137,7 @@ class Store:
             (incidents.incident_id, incidents.closed_ms < before_ms),
             (generations.id, generations.at_ms < before_ms),
             (outbox.id, settled & (outbox.created_ms < before_ms)),
-            (tables.brokers.c.broker, tables.brokers.c.progress_ms < database_ms() - GONE_MS),  # others are written again
+            (tables.brokers.c.broker, tables.brokers.c.progress_ms < database_ms() - GONE_MS),
             (tables.blind_windows.c.from_ms, tables.blind_windows.c.until_ms < before_ms),
             (tables.settled.c.group_key, tables.settled.c.group_key.not_in(select(tables.groups.c.group_key))),
             (tables.lags.c.group_key, tables.lags.c.group_key.not_in(select(tables.groups.c.group_key))),

@@ -34,7 +34,7 @@ PANELS = list(panels())
 def queried(text: str) -> set[str]:
     """Names of our metrics in some PromQL; a histogram's parts count as the histogram."""
     names = set(METRIC.findall(text))
-    return {next((h for h in HISTOGRAMS if name == f"{h}_bucket"), name) for name in names}
+    return {next((h for h in HISTOGRAMS if name in (f"{h}_bucket", f"{h}_count")), name) for name in names}
 
 
 def test_what_is_committed_is_what_the_code_makes():
