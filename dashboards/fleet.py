@@ -45,18 +45,18 @@ def _now() -> list[object]:
     page, warn = (f'{queries.IN_CLUSTER}, severity="{severity}"' for severity in (Severity.PAGE, Severity.WARN))
     violated = f'{queries.IN_CLUSTER}, liveness="violated"'
     covered = Look(RATIO, ((None, RED), (0.9, ORANGE), (0.99, GREEN)), 0, 1)
-    known = f'sum({metrics.MEMBERS}{{{queries.IN_CLUSTER}, liveness!="unknown"}})'
+    known = queries.all_of(metrics.MEMBERS, f'{queries.IN_CLUSTER}, liveness!="unknown"')
     return [
         number(
             "Pages open",
             "Open incidents of severity page.",
-            _all(metrics.INCIDENTS_OPEN, page),
+            queries.all_of(metrics.INCIDENTS_OPEN, page),
             Look(steps=ANY_IS_BAD),
         ),
         number(
             "Warnings open",
             "Open incidents of severity warn.",
-            _all(metrics.INCIDENTS_OPEN, warn),
+            queries.all_of(metrics.INCIDENTS_OPEN, warn),
             Look(steps=((None, GREEN), (1, ORANGE))),
         ),
         number(
@@ -68,18 +68,16 @@ def _now() -> list[object]:
         number(
             "Members in violation",
             "Members that broke a timeout and whose incident is still open.",
-            _all(metrics.MEMBERS, violated),
+            queries.all_of(metrics.MEMBERS, violated),
             Look(steps=ANY_IS_BAD),
         ),
         number(
             "Members covered",
             "Share of the members whose liveness telemetry shows; the others are unknown.",
-            f"{known} / sum({metrics.MEMBERS}{{{queries.IN_CLUSTER}}})",
+            f"({known}) / sum({queries.once(f'{metrics.MEMBERS}{{{queries.IN_CLUSTER}}}')})",
             covered,
         ),
-        number(
-            "Groups", "All consumer groups of the clusters chosen.", f"sum({metrics.GROUPS}{{{queries.IN_CLUSTER}}})"
-        ),
+        number("Groups", "All consumer groups of the clusters chosen.", queries.all_of(metrics.GROUPS)),
     ]
 
 
@@ -110,7 +108,7 @@ def _unwell_groups() -> list[object]:
         ),
         listing(
             "Most rebalances in 10 minutes",
-            f"Generations begun in the last 10 minutes; {STORM_REBALANCES} are a storm.",
+            f"Generations begun in the last 10 minutes; {STORM_REBALANCES} may be a storm.",
             f"topk(20, {queries.new_generations('10m')} > 0)",
             "rebalances",
             Look(steps=((None, GREEN), (2, ORANGE), (STORM_REBALANCES, RED))),
@@ -157,20 +155,20 @@ def _lag_totals() -> list[object]:
         number(
             "Messages not committed",
             "Of all groups together, as far as is known.",
-            f"sum({lag_metrics.LAG}{{{queries.IN_CLUSTER}}})",
+            f"sum({queries.once(f'{lag_metrics.LAG}{{{queries.IN_CLUSTER}}}')})",
             span=8,
         ),
         number(
             "Groups that fall behind or have stopped",
             "Groups of which a partition's status is warn, rewind, stall or stop, by Burrow's rules.",
-            _all(lag_metrics.LAG_GROUPS, behind),
+            queries.all_of(lag_metrics.LAG_GROUPS, behind),
             Look(steps=((None, GREEN), (1, ORANGE))),
             span=8,
         ),
         number(
             "Stalled partitions",
             "Partitions whose owner is alive and has not committed them for far longer than usual.",
-            _all(lag_metrics.GROUP_STALLED, queries.IN_CLUSTER),
+            queries.all_of(lag_metrics.GROUP_STALLED, queries.IN_CLUSTER),
             Look(steps=((None, GREEN), (1, ORANGE))),
             span=8,
         ),
@@ -254,7 +252,7 @@ def _over_time() -> list[object]:
         series(
             "Incidents opened, by rule",
             "New incidents a second.",
-            Query(queries.rate(metrics.INCIDENTS_OPENED, "rule"), "{{rule}}"),
+            Query(f"{queries.rate(metrics.INCIDENTS_OPENED, 'rule')} > 0", "{{rule}}"),
             look=Look("cps"),
         ),
         series(
@@ -270,7 +268,3 @@ def _over_time() -> list[object]:
             Query(queries.members_rebalancing(), "members"),
         ),
     ]
-
-
-def _all(metric: str, where: str) -> str:
-    return f"sum({metric}{{{where}}}) or vector(0)"

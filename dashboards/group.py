@@ -113,7 +113,7 @@ def _now() -> list[object]:
         number(
             "Open incidents",
             "Of all severities.",
-            f"sum({metrics.GROUP_INCIDENTS}{{{queries.OF_GROUP}}}) or vector(0)",
+            queries.all_of(metrics.GROUP_INCIDENTS, queries.OF_GROUP),
             Look(steps=ANY_IS_BAD),
         ),
         number(
@@ -328,7 +328,7 @@ def _rebalances() -> list[object]:
 
 
 def _incidents() -> list[object]:
-    by_rule = f"sum by (rule) ({metrics.GROUP_INCIDENTS}{{{queries.OF_GROUP}}})"
+    by_rule = queries.total(metrics.GROUP_INCIDENTS, "rule", where=queries.OF_GROUP)
     return [
         listing(
             "Open now",

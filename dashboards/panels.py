@@ -22,6 +22,7 @@ from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
 from coordinator_model.thresholds import Thresholds
+from dashboards import queries
 from dashboards.files import PUBLIC_URL, TAG
 from streaming.serve import metrics
 
@@ -157,7 +158,7 @@ def columns(
 
 def buckets(title: str, description: str, histogram: str, where: str, *, span: int = 12) -> heatmap.Panel:
     """Show the distribution of a histogram's observations over time."""
-    expr = f"sum by (le) (increase({histogram}_bucket{{{where}}}[$__rate_interval]))"
+    expr = queries.increase(f"{histogram}_bucket", "le", window="$__rate_interval", where=where)
     panel = heatmap.Panel().with_target(_target("A", Query(expr, "{{le}}"), form=PromQueryFormat.HEATMAP))
     panel.calculate(False).y_axis(heatmap.YAxisConfig().unit("s")).show_legend()
     panel.color(heatmap.HeatmapColorOptions().mode(HeatmapColorMode.SCHEME).scheme("Blues").steps(64))

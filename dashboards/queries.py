@@ -6,7 +6,7 @@ written raw between backticks, where PromQL has no escapes. Only an id that cont
 not its page.
 
 Every expression drops Prometheus' own labels (`instance`, `job`) by aggregating over ours, so that two `serve`s on one
-store are shown as one.
+store are shown as one. A sum would count them both: it is a sum of what `once` returns.
 """
 
 from typing import Final
@@ -23,31 +23,43 @@ _BY_GROUP: Final = "by (cluster, group)"
 WHILE_REBALANCING: Final = f'state=~"{"|".join(REBALANCING)}"'
 
 
+def once(expr: str) -> str:
+    """Return an expression's series once, even if several `serve`s show the same store."""
+    return f"max without (instance, job, pod) ({expr})"
+
+
 def total(metric: str, *by: str, where: str = IN_CLUSTER, function: str = "sum") -> str:
     """Return a metric aggregated over all labels except `by`."""
-    return f"{function} by ({', '.join(by)}) ({metric}{{{where}}})"
+    series = f"{metric}{{{where}}}"
+    return f"{function} by ({', '.join(by)}) ({once(series) if function == 'sum' else series})"
+
+
+def all_of(metric: str, where: str = IN_CLUSTER) -> str:
+    """Return the sum of a metric; 0 if it has no series."""
+    return f"sum({once(f'{metric}{{{where}}}')}) or vector(0)"
 
 
 def rate(metric: str, *by: str, where: str = IN_CLUSTER) -> str:
     """Return a counter's rate per second."""
-    return f"sum by ({', '.join(by)}) (rate({metric}{{{where}}}[$__rate_interval]))"
+    return f"sum by ({', '.join(by)}) ({once(f'rate({metric}{{{where}}}[$__rate_interval])')})"
 
 
-def increase(metric: str, *by: str, where: str = IN_CLUSTER) -> str:
-    """Return how much a counter grew within the time shown."""
-    return f"sum by ({', '.join(by)}) (increase({metric}{{{where}}}[$__range]))"
+def increase(metric: str, *by: str, window: str = "$__range", where: str = IN_CLUSTER) -> str:
+    """Return how much a counter grew within a window: the time shown."""
+    return f"sum by ({', '.join(by)}) ({once(f'increase({metric}{{{where}}}[{window}])')})"
 
 
 def quantile(histogram: str, share: float) -> str:
     """Return a quantile of a histogram in seconds, by cluster."""
-    buckets = f"rate({histogram}_bucket{{{IN_CLUSTER}}}[$__rate_interval])"
-    return f"histogram_quantile({share}, sum by (cluster, le) ({buckets}))"
+    return f"histogram_quantile({share}, {rate(f'{histogram}_bucket', 'cluster', 'le')})"
 
 
 def new_generations(window: str, where: str = IN_CLUSTER) -> str:
-    """Count generations begun within a window. Unlike `changes`, this counts all of several between two scrapes."""
-    series = f"{metrics.GROUP_GENERATION}{{{where}}}[{window}]"
-    return f"max {_BY_GROUP} (max_over_time({series}) - min_over_time({series}))"
+    """Count generations begun within a window. Unlike `changes`, this counts all of several between two scrapes.
+
+    A group that is deleted and created again begins at 1, as a counter does that is set back.
+    """
+    return f"max {_BY_GROUP} (round(increase({metrics.GROUP_GENERATION}{{{where}}}[{window}])))"
 
 
 def rebalancing(where: str = IN_CLUSTER) -> str:

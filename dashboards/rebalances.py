@@ -41,12 +41,12 @@ def build() -> Dashboard:
 
 
 def _totals() -> list[object]:
-    storms = f"count({queries.new_generations('10m')} >= {STORM_REBALANCES}) or vector(0)"
+    storms = queries.all_of(metrics.INCIDENTS_OPEN, f'{queries.IN_CLUSTER}, rule="rebalance-storm", severity="page"')
     waited_s = f"sum_over_time({queries.members_rebalancing()}[$__range:{COST_STEP_S}s]) * {COST_STEP_S}"
     return [
         number(
             "Storms now",
-            f"Groups with {STORM_REBALANCES} rebalances or more in the last 10 minutes.",
+            "Groups with a rebalance-storm of severity page. A start and a rolling deploy are none.",
             storms,
             Look(steps=((None, GREEN), (1, RED))),
             span=8,
@@ -113,7 +113,7 @@ def _over_time() -> list[object]:
     return [
         series(
             "Rebalances in 10 minutes, worst groups",
-            f"A line at {STORM_REBALANCES} or above is a storm.",
+            f"A line at {STORM_REBALANCES} or above is a storm, unless the group starts, grows or is deployed.",
             Query(worst, "{{cluster}} {{group}}"),
             look=Look(steps=((None, GREEN), (STORM_REBALANCES, RED)), low=0),
         ),

@@ -14,30 +14,40 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from ruamel.yaml import YAML
 
 from dashboards import fleet, group, health, rebalances, rules
-from dashboards.files import RENDERED
+from dashboards.files import PUBLIC_URL, RENDERED
 
 SCHEMA_VERSION: Final = 38
 """That of Grafana 10.0. A newer Grafana migrates it on load (13: to 42 or 43), but none can read a newer version."""
 MADE_BY: Final = "# Made by `group-monitor dashboards render` from dashboards/rules.py: change that, not this.\n"
 
 
-def rendered(severity_labels: Mapping[str, str] = rules.SAME) -> dict[str, str]:
-    """Return the text of each file in `rendered/` by its name; `severity_labels` rename severities of alert rules."""
+def rendered(
+    severity_labels: Mapping[str, str] = rules.SAME, monitor: str = PUBLIC_URL, rules_url: str | None = None
+) -> dict[str, str]:
+    """Return the text of each file in `rendered/` by its name.
+
+    `severity_labels` rename severities of alert rules. Links lead to `serve` at the address `monitor`; those of alert
+    rules to `<rules_url>/<rule>.md`, if that is given.
+    """
+    runbooks = f"{rules_url}/{{rule}}.md" if rules_url else f"{monitor}/rules/{{rule}}"
     boards = {"fleet": fleet, "group": group, "rebalances": rebalances, "health": health}
     return {
-        **{f"{name}.json": dashboard_json(module.build()) for name, module in boards.items()},
-        "prometheus-rules.yml": yaml_text(rules.prometheus_rules(severity_labels)),
-        "grafana-rules.yml": yaml_text(rules.grafana_rules(severity_labels)),
+        **{
+            f"{name}.json": dashboard_json(module.build()).replace(PUBLIC_URL, monitor)
+            for name, module in boards.items()
+        },
+        "prometheus-rules.yml": yaml_text(rules.prometheus_rules(severity_labels, runbooks)),
+        "grafana-rules.yml": yaml_text(rules.grafana_rules(severity_labels, runbooks)),
     }
 
 
-def write(folder: Path = RENDERED, severity_labels: Mapping[str, str] = rules.SAME) -> list[Path]:
+def write(folder: Path = RENDERED, texts: Mapping[str, str] | None = None) -> list[Path]:
     """Write every file that is missing or differs; return the paths of all files that changed.
 
     Files that are no longer made are removed from `RENDERED` only: another folder may hold files of somebody else.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = rendered(severity_labels)
+    wanted = rendered() if texts is None else texts
     ours = folder.resolve() == RENDERED.resolve()
     touched = [path for path in sorted(folder.iterdir()) if path.name not in wanted] if ours else []
     for path in touched:

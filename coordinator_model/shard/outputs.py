@@ -1,6 +1,7 @@
 """The outputs of a batch, in order: reports of findings and views, heartbeats, progress, blind windows, quarantine."""
 
 import base64
+from collections.abc import Mapping
 from typing import Any
 
 from coordinator_model.brokers.broker_clock import BrokerClock, CoordinatorTracker
@@ -60,9 +61,19 @@ class Outputs:
         """Report heartbeats of groups for which nothing else has come since they were shown (``heartbeat_update``)."""
         self._emit("heartbeats", at_ms, groups=groups)
 
-    def progress(self, clock: CoordinatorTracker, wall_ms: int | None, *, groups: int, members: int, held: int) -> None:
+    def progress(
+        self,
+        clock: CoordinatorTracker,
+        wall_ms: int | None,
+        heard_ms: Mapping[str, int],
+        *,
+        groups: int,
+        members: int,
+        held: int,
+    ) -> None:
         """Report how far the brokers have been read, and the counts. If only records are read, there is no broker.
 
+        ``heard_ms``: how far each broker was before the batch. One without a new line since has no delay to report.
         A shard without members always counts as covered: no heartbeat could be missing, and none would end a timer
         reset.
         """
@@ -71,7 +82,7 @@ class Outputs:
             name: {
                 "progress_ms": broker.line_ms,
                 "covered": name != uncovered,
-                "delay_ms": _delay_ms(broker, wall_ms),
+                "delay_ms": _delay_ms(broker, wall_ms) if broker.line_ms > heard_ms.get(name, 0) else None,
             }
             for name, broker in clock.brokers.items()
         }

@@ -12,9 +12,10 @@ Each slot has a *span*: how long after its last heartbeat the member must be loo
 shows whether anything is due.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from coordinator_model.brokers.broker_clock import CoordinatorTracker
+from coordinator_model.brokers.gone_brokers import forget_gone
 from coordinator_model.commit_block import CommitBlock
 from coordinator_model.events import FAR_MS, Event, OffsetCommitted, Tick
 from coordinator_model.heartbeat_block import HeartbeatBlock
@@ -180,6 +181,7 @@ class Shard:
         for all shards; a gap in them means lost lines. ``final``: the capture ends, so no event is held back.
         """
         self._groups.outputs = Outputs(self.settings.cluster, self._groups.shard)
+        heard_ms = {name: broker.line_ms for name, broker in self.clock.brokers.items()}
         self._schedule.begin(newest_record_ms if wall_ms is None else wall_ms)
         records_read_ms = FAR_MS if final else records_read_ms
         if not self.group_store:
@@ -200,7 +202,8 @@ class Shard:
         self._brokers.expire(self.clock.progress_ms)
         refresh_views(self._groups, self._judgement)
         self._groups.forget_deleted(max(self.clock.progress_ms, taken.parts[-1].last_ms))
-        self._report_progress(wall_ms)
+        forget_gone(self.clock)
+        self._report_progress(wall_ms, heard_ms)
         return self._outputs.listed
 
     def _note_left_out(self, taken: Taken) -> None:
@@ -227,10 +230,11 @@ class Shard:
         self.memory.read_to.clear()
         self.clock.forget_probes()
 
-    def _report_progress(self, wall_ms: int | None) -> None:
+    def _report_progress(self, wall_ms: int | None, heard_ms: Mapping[str, int]) -> None:
         self._outputs.progress(
             self.clock,
             wall_ms,
+            heard_ms,
             groups=len(self.group_store),
             members=sum(map(len, self.heartbeat_table.slots.values())),
             held=len(self.memory.held) + self.memory.held_heartbeats.length + len(self.memory.held_commits),

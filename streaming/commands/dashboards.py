@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -18,7 +19,21 @@ if TYPE_CHECKING:
 
 TOKEN_VARIABLE: Final = "GROUP_MONITOR_GRAFANA_TOKEN"  # noqa: S105 - its name
 PASSWORD_VARIABLE: Final = "GROUP_MONITOR_GRAFANA_PASSWORD"  # noqa: S105 - its name
+_ADDRESS: Final = re.compile(r"https?://[^\s\"'\\#?]+")
+_MONITOR: Final[dict[str, Any]] = {
+    "default": "http://127.0.0.1:8844",
+    "show_default": True,
+    "metavar": "URL",
+    "help": "The address at which a browser finds `serve`, its public_url: dashboards and alerts link there.",
+}
 _FILE: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
+
+
+def _address(_context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """Check an address that stands in files and links."""
+    if value is not None and not _ADDRESS.fullmatch(value):
+        raise click.BadParameter("give http://HOST:PORT or https://HOST[/PATH], without quotes, # and ?")
+    return value and value.rstrip("/")
 
 
 @click.group("dashboards")
@@ -40,7 +55,16 @@ def dashboards_command() -> None:
     metavar="NAME LABEL",
     help="Rename a severity in the alert rules: --severity page critical --severity warn warning.",
 )
-def render_command(out: Path | None, severities: tuple[tuple[str, str], ...]) -> None:
+@click.option("--monitor", callback=_address, **_MONITOR)
+@click.option(
+    "--rules-url",
+    callback=_address,
+    metavar="URL",
+    help="Where you keep copies of the runbooks, URL/RULE.md: alerts link there, even while `serve` is down.",
+)
+def render_command(
+    out: Path | None, severities: tuple[tuple[str, str], ...], monitor: str, rules_url: str | None
+) -> None:
     """Write dashboards (JSON) and alert rules (YAML) from the code."""
     try:
         from dashboards import files, render
@@ -50,7 +74,7 @@ def render_command(out: Path | None, severities: tuple[tuple[str, str], ...]) ->
         )
         sys.exit(1)
     folder = out or files.RENDERED
-    touched = render.write(folder, dict(severities))
+    touched = render.write(folder, render.rendered(dict(severities), monitor, rules_url))
     for path in touched:
         click.echo(f"{'wrote' if path.exists() else 'removed'} {path}")
     if not touched:
@@ -77,6 +101,7 @@ def render_command(out: Path | None, severities: tuple[tuple[str, str], ...]) ->
     help="Add the incidents of the `serve` at this address as annotations. "
     f"If it wants a token, set {remote.TOKEN_VARIABLE}.",
 )
+@click.option("--monitor", "pages", callback=_address, **_MONITOR)
 @click.option("--dry-run", is_flag=True, help="Print what would change, and change nothing.")
 def publish_command(  # noqa: PLR0913, PLR0917 - one parameter an option
     url: str,
@@ -88,6 +113,7 @@ def publish_command(  # noqa: PLR0913, PLR0917 - one parameter an option
     folder: str,
     datasource: str | None,
     monitor: str | None,
+    pages: str,
     dry_run: bool,
 ) -> None:
     """Publish the dashboards to a running Grafana, 10 to 13. It can be repeated: only differences are written."""
@@ -106,7 +132,7 @@ def publish_command(  # noqa: PLR0913, PLR0917 - one parameter an option
     try:
         login = publish.Login(token, user, password)
         grafana = publish.connect(url, login, ca_file=str(ca_file) if ca_file else None, plain_http=plain_http)
-        boards = files.dashboards()
+        boards = files.dashboards(monitor=pages)
         for change in publish.publish(grafana, boards, folder=folder, datasource=datasource, dry_run=dry_run):
             _tell(change, dry_run=dry_run)
         if monitor:

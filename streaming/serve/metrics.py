@@ -7,6 +7,7 @@ Members with the least headroom, and those that a rebalance waits for, are named
 """
 
 import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import version
@@ -17,11 +18,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from coordinator_model import states
+from coordinator_model.rules.registry import RULES
 from coordinator_model.states import REBALANCING
 from streaming.config import Settings
 from streaming.serve import lag_metrics
 from streaming.serve.health import Health
 from streaming.store import Store
+from streaming.store.batch import OWN_RULES
 from streaming.store.database import clean
 from streaming.store.generations import MOVED
 from streaming.store.histogram import buckets
@@ -35,6 +38,8 @@ NEWEST_GENERATIONS = 200
 LABEL_CHARACTERS = 256  # of a label's value: an id may have 32 KiB, and is in several series
 HASH_CHARACTERS = 12
 NAMES_A_COUNTER = 200  # per kind and cluster: there are few reasons and causes, unless somebody attacks the monitor
+
+RULE_IDS: Final = (*(rule.id for rule in RULES), *OWN_RULES)
 
 _CLIENT: Final = ("cluster", "group", "client_id", "client_host")
 
@@ -59,6 +64,7 @@ INCIDENTS_OPENED: Final = "group_monitor_incidents_opened_total"
 INCIDENTS_CLOSED: Final = "group_monitor_incidents_closed_total"
 INCIDENTS_REFUTED: Final = "group_monitor_incidents_refuted_total"
 GROUP_INCIDENTS: Final = "group_monitor_group_incidents_open"
+GROUP_INCIDENTS_TOLD: Final = "group_monitor_group_incidents_told"
 GROUP_INCIDENT_OPENED: Final = "group_monitor_group_incident_opened_timestamp_seconds"
 TELEMETRY_DELAY: Final = "group_monitor_telemetry_delay_seconds"
 BROKER_PROGRESS_AGE: Final = "group_monitor_broker_progress_age_seconds"
@@ -67,6 +73,7 @@ SHARD_PROGRESS_AGE: Final = "group_monitor_slowest_shard_age_seconds"
 HELD_ROWS: Final = "group_monitor_held_rows"
 INGESTED: Final = "group_monitor_ingested_total"
 DECODED: Final = "group_monitor_records_decoded_total"
+ROWS_REJECTED: Final = "group_monitor_rows_rejected_total"
 QUARANTINED: Final = "group_monitor_quarantined_rows_total"
 END_OFFSETS_UNANSWERED: Final = "group_monitor_end_offsets_unanswered_total"
 BATCH_DURATION: Final = "group_monitor_batch_duration_seconds"
@@ -103,10 +110,11 @@ HELP: Final[Mapping[str, str]] = {
     PHASE_STARTED: "When the current phase (join, sync, reconciliation) of a rebalance began, in Unix seconds.",
     WAITED_FOR: "Members that a current rebalance waits for, as far as is known, by client and host.",
     INCIDENTS_OPEN: "Open incidents.",
-    INCIDENTS_OPENED: "Incidents opened.",
+    INCIDENTS_OPENED: "Incidents opened; 0 for a rule that has had none.",
     INCIDENTS_CLOSED: "Incidents closed, by reason.",
     INCIDENTS_REFUTED: "Incidents that the broker later proved wrong; the goal is zero.",
     GROUP_INCIDENTS: "Open incidents of a group, for the groups whose incidents are the worst and the oldest.",
+    GROUP_INCIDENTS_TOLD: 'Open incidents of a group that receivers are told of; with mode = "record" there are none.',
     GROUP_INCIDENT_OPENED: "When the oldest open incident of a group, rule and severity began, in Unix seconds.",
     TELEMETRY_DELAY: "How old the newest line of a broker was when it was read; its probe makes two a second.",
     BROKER_PROGRESS_AGE: "Age of the newest telemetry line of a broker.",
@@ -115,7 +123,8 @@ HELP: Final[Mapping[str, str]] = {
     HELD_ROWS: "Rows that wait for a slower source.",
     INGESTED: "Rows and records read, by outcome.",
     DECODED: "Records of the offsets topic by type, version and what became of them; a tombstone has no version.",
-    QUARANTINED: "Rows that could not be read.",
+    ROWS_REJECTED: "Rows that could not be read; 0 before the first, so that its growth shows a first burst, too.",
+    QUARANTINED: "Rows that could not be read, by source and reason.",
     END_OFFSETS_UNANSWERED: "Partitions whose end offset was not given, by error, summed over all requests.",
     BATCH_DURATION: "Duration of a batch of run, from end to end.",
     DETECTION_DELAY: "From a deadline to the incident in the outbox.",
@@ -246,17 +255,17 @@ class StoreCollector(Collector):
     def _of_incidents(self, counters: Mapping[str, Mapping[str, int]]) -> Iterator[Metric]:
         by = ("cluster", "rule", "severity")
         yield gauge(INCIDENTS_OPEN, by, (Series(row[:3], row.incidents) for row in self._store.read.open_totals()))
-        yield counter(INCIDENTS_OPENED, ("cluster", "rule"), named(counters, "opened", 1))
+        opened = {(cluster, rule): 0.0 for cluster in counters for rule in RULE_IDS}
+        opened |= {(cluster, rule): value for (cluster, rule), value in named(counters, "opened", 1)}
+        yield counter(INCIDENTS_OPENED, ("cluster", "rule"), itertools.starmap(Series, opened.items()))
         yield counter(INCIDENTS_CLOSED, ("cluster", "rule", "reason"), named(counters, "closed", 2))
         by_group = self._store.read.open_by_group(GROUP_SERIES)
         of_group = ("cluster", "group", "rule", "severity")
         yield gauge(GROUP_INCIDENTS, of_group, (Series(row[:4], row.incidents) for row in by_group))
+        told = (Series(row[:4], row.told) for row in by_group if row.told)
+        yield gauge(GROUP_INCIDENTS_TOLD, of_group, told)
         yield gauge(GROUP_INCIDENT_OPENED, of_group, (Series(row[:4], row.opened_ms / 1_000) for row in by_group))
-        refuted = (
-            Series((cluster,), sum(value for name, value in counts.items() if _is_refuted(name)))
-            for cluster, counts in counters.items()
-        )
-        yield counter(INCIDENTS_REFUTED, ("cluster",), refuted)
+        yield counter(INCIDENTS_REFUTED, ("cluster",), summed(counters, _is_refuted))
         yield histogram(DETECTION_DELAY, counters, "detection")
 
     def _of_sources(self, counters: Mapping[str, Mapping[str, int]], now_ms: int) -> Iterator[Metric]:
@@ -273,6 +282,7 @@ class StoreCollector(Collector):
         yield gauge(HELD_ROWS, ("cluster",), (Series(row[:1], row.held) for row in shards))
         yield counter(INGESTED, ("cluster", "outcome"), named(counters, "ingest", 1))
         yield counter(DECODED, ("cluster", "type", "version", "outcome"), named(counters, "decoded", 3))
+        yield counter(ROWS_REJECTED, ("cluster",), summed(counters, lambda name: name.startswith("quarantined:")))
         yield counter(QUARANTINED, ("cluster", "source", "reason"), named(counters, "quarantined", 2))
         yield counter(END_OFFSETS_UNANSWERED, ("cluster", "error"), named(counters, "end-offsets", 1))
 
@@ -342,6 +352,12 @@ def named(counters: Mapping[str, Mapping[str, int]], kind: str, parts: int) -> I
         chosen.sort(key=lambda item: item[1], reverse=True)
         for (_, *labels), value in chosen[:NAMES_A_COUNTER]:
             yield Series((cluster, *labels), value)
+
+
+def summed(counters: Mapping[str, Mapping[str, int]], chosen: Callable[[str], bool]) -> Iterator[Series]:
+    """Yield the sum of the stored counters with chosen names, by cluster; 0 if there are none yet."""
+    for cluster, counts in counters.items():
+        yield Series((cluster,), sum(value for name, value in counts.items() if chosen(name)))
 
 
 def _names(group: Mapping[str, Any]) -> tuple[str, str]:

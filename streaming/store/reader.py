@@ -96,7 +96,7 @@ class OpenTotals(NamedTuple):
 
 
 class GroupIncidents(NamedTuple):
-    """The open incidents of one group, rule and severity; `opened_ms`: when the oldest began."""
+    """The open incidents of one group, rule and severity; `told`: how many of them receivers are told of."""
 
     cluster: str
     group: str
@@ -104,6 +104,8 @@ class GroupIncidents(NamedTuple):
     severity: str
     incidents: int
     opened_ms: int
+    """When the oldest began."""
+    told: int
 
 
 class BrokerProgress(NamedTuple):
@@ -350,7 +352,8 @@ class StoreReader:
         by = (known.cluster, known.group_id, known.rule, known.severity)
         worst = case((known.severity == "page", 0), (known.severity == "warn", 1), else_=2)
         oldest = func.min(known.opened_ms)
-        chosen = select(*by, func.count(), oldest).where(known.closed_ms.is_(None)).group_by(*by)
+        told = func.count().filter(known.notify.is_(True))
+        chosen = select(*by, func.count(), oldest, told).where(known.closed_ms.is_(None)).group_by(*by)
         return [GroupIncidents._make(row) for row in self._rows(chosen.order_by(worst, oldest).limit(limit))]
 
     def brokers(self) -> list[BrokerProgress]:
@@ -366,11 +369,16 @@ class StoreReader:
         return blind_windows(dict(row._mapping) for row in self._rows(chosen))  # noqa: SLF001 - SQLAlchemy's public name for it
 
     def shards(self) -> list[ShardTotals]:
-        """Sum up the shards of every cluster; a shard that no broker's lines have reached yet has no progress."""
+        """Sum up the shards of every cluster. One without groups, or without a line of a broker yet, has no progress.
+
+        A shard of an earlier checkpoint may have lost its groups while nobody looked (`judged_until_ms`).
+        """
         known = tables.shards.c
-        slowest = func.min(known.at_ms).filter(known.at_ms > 0)
-        rows = self._rows(select(known.cluster, slowest, func.sum(known.held)).group_by(known.cluster))
-        return [ShardTotals._make(row) for row in rows]
+        newest = select(known.cluster, func.max(known.at_ms).label("at_ms")).group_by(known.cluster).subquery()
+        counts = (known.at_ms > 0) & (known.at_ms >= newest.c.at_ms - LEFT_BEHIND_MS)
+        sums = select(known.cluster, func.min(known.at_ms).filter(counts), func.sum(known.held))
+        joined = sums.join(newest, newest.c.cluster == known.cluster).group_by(known.cluster)
+        return [ShardTotals._make(row) for row in self._rows(joined)]
 
     def counters(self) -> dict[str, dict[str, int]]:
         """Return all counters, by cluster and name."""

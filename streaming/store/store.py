@@ -9,12 +9,13 @@ from typing import Any, Self
 from sqlalchemy import Column, ColumnElement, Connection, Engine, ExceptionContext, delete, event, select
 from sqlalchemy.exc import IntegrityError
 
+from coordinator_model.brokers.gone_brokers import GONE_MS
 from coordinator_model.group_report import GroupReport, Said, instant_ms, reports_in
 from coordinator_model.incidents import OpenIncidents, fold
 from streaming.config import Settings
 from streaming.store import batch, generations, incident_rows, tables
 from streaming.store.batch import BatchResult, PolicyTransition
-from streaming.store.database import clean, clock_of, existing, group_key, open_engine, upsert, writer_of
+from streaming.store.database import clean, clock_of, database_ms, existing, group_key, open_engine, upsert, writer_of
 from streaming.store.histogram import observe
 from streaming.store.lags import LagReader
 from streaming.store.lease import Lease
@@ -156,7 +157,7 @@ class Store:
                 (incidents.incident_id, incidents.closed_ms < before_ms),
                 (generations.id, generations.at_ms < before_ms),
                 (outbox.id, settled & (outbox.created_ms < before_ms) & outbox.incident_id.not_in(still_open)),
-                (tables.brokers.c.broker, tables.brokers.c.progress_ms < before_ms),
+                (tables.brokers.c.broker, tables.brokers.c.progress_ms < database_ms() - GONE_MS),
                 (tables.blind_windows.c.from_ms, tables.blind_windows.c.until_ms < before_ms),
                 (tables.settled.c.group_key, tables.settled.c.group_key.not_in(select(tables.groups.c.group_key))),
                 (tables.lags.c.group_key, tables.lags.c.group_key.not_in(select(tables.groups.c.group_key))),

@@ -22,9 +22,11 @@ from streaming.kafka_config import Kafka
 from streaming.reporter import TOPIC as CLIENT_TELEMETRY_TOPIC
 from streaming.serve.server import STOP_S
 from streaming.telemetry_topics import TELEMETRY_TOPIC, creation_command
+from tests.dashboards import prometheus
 from tests.dashboards.dockerfile import STAGES, first_image, instructions, packages_stage
 from tests.dashboards.engine import stop_s
 from tests.repository.locks import locked
+from tests.support.waiting import await_true
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -218,7 +220,12 @@ def test_grafanas_provisioning_fits_together():
     assert f"./{files.RENDERED.relative_to(ROOT)}:{provider['options']['path']}:ro" in SERVICES["grafana"]["volumes"]
     assert provider["folder"] == files.FOLDER == grafana_rules()["groups"][0]["folder"]
     points = {point["name"] for point in yaml(PROVISIONING / "alerting" / "contact-points.yml")["contactPoints"]}
-    (policy,) = yaml(PROVISIONING / "alerting" / "policies.yml")["policies"]
+    alerting = yaml(PROVISIONING / "alerting" / "policies.yml")
+    (policy,) = alerting["policies"]
+    muted = {
+        name: route["object_matchers"] for route in policy["routes"] for name in route.get("mute_time_intervals", ())
+    }
+    assert muted == {time["name"]: [["severity", "=", "info"]] for time in alerting["muteTimes"]}
     assert {policy["receiver"], *(route["receiver"] for route in policy["routes"])} == points
 
 
@@ -239,7 +246,6 @@ def test_grafana_sends_no_info_at_any_time():
         ("alertname=GroupMonitorStalled severity=page cluster=prod", "on-call"),
         ("alertname=GroupTelemetryUncovered severity=info cluster=prod", "nobody"),
         ("alertname=ConsumerGroupIncidentPage severity=page cluster=prod group=orders", "nobody"),
-        ("alertname=ConsumerGroupRebalanceStorm severity=page cluster=prod group=orders", "nobody"),
         ("alertname=rebalance-storm severity=page cluster=prod group=orders incident=abc", "on-call"),
     ],
 )
@@ -249,6 +255,31 @@ def test_alertmanager_routes(labels, receiver):
     ran(
         AMTOOL, "config", "routes", "test", f"--config.file={config}", f"--verify.receivers={receiver}", *labels.split()
     )
+
+
+@pytest.mark.skipif(prometheus.missing() is not None, reason=str(prometheus.missing()))
+def test_what_serve_and_prometheus_both_say_is_told_once(tmp_path):
+    once = {
+        ("monitor-stalled", "one"),
+        ("telemetry-stalled", "two"),
+        ("GroupMonitorStalled", "serve cannot send"),
+        ("GroupTelemetryStalled", "no coordinator"),
+    }
+    symptoms = {
+        ("GroupMonitorStalled", "one"),
+        ("GroupMonitorLagOld", "one"),
+        ("GroupTelemetryStalled", "two"),
+        ("GroupTelemetryStalled", "serve cannot send"),
+    }
+    alerts = [{"labels": {"alertname": name, "cluster": cluster}} for name, cluster in once | symptoms]
+    with prometheus.alertmanager(tmp_path) as url:
+        assert requests.post(f"{url}/api/v2/alerts", json=alerts, timeout=10).ok
+
+        def told() -> set[tuple[str, str]]:
+            found = requests.get(f"{url}/api/v2/alerts", {"inhibited": "false"}, timeout=10).json()
+            return {(alert["labels"]["alertname"], alert["labels"]["cluster"]) for alert in found}
+
+        await_true(lambda: told() == once)
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool is not on PATH (Debian: prometheus)")

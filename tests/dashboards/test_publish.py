@@ -90,6 +90,15 @@ def test_what_somebody_changed_is_put_right_as_the_next_version(peer):
     assert len(peer.dashboards[FLEET]["panels"]) == len(BOARDS[FLEET]["panels"])
 
 
+def test_dashboards_link_to_where_people_find_serve(peer):
+    run(peer, "--monitor", "https://monitor.example")
+    (address,) = (each for each in peer.dashboards[FLEET]["templating"]["list"] if each["name"] == "monitor")
+    assert address["query"] == address["current"]["value"] == "https://monitor.example"
+    peer.writes.clear()
+    run(peer, "--monitor", "https://monitor.example")
+    assert peer.writes == []
+
+
 def test_a_dashboard_in_another_folder_is_moved(peer):
     run(peer)
     assert "folder: 'group-monitor' -> 'group-monitor-" in run(peer, "--folder", "Kafka")

@@ -4,10 +4,12 @@ import itertools
 import re
 
 import pytest
+from click.testing import CliRunner
 
 from dashboards import files, render
 from dashboards.panels import UID
 from dashboards.render import SCHEMA_VERSION, rendered, write
+from streaming.commands.dashboards import dashboards_command
 from streaming.serve import metrics
 
 BOARDS = files.dashboards()
@@ -35,7 +37,7 @@ PANELS = list(panels())
 def queried(text: str) -> set[str]:
     """Names of our metrics in some PromQL; a histogram's parts count as the histogram."""
     names = set(METRIC.findall(text))
-    return {next((h for h in HISTOGRAMS if name == f"{h}_bucket"), name) for name in names}
+    return {next((h for h in HISTOGRAMS if name in (f"{h}_bucket", f"{h}_count")), name) for name in names}
 
 
 def test_what_is_committed_is_what_the_code_makes():
@@ -58,6 +60,33 @@ def test_render_touches_only_what_differs_and_removes_what_nobody_makes_any_more
     (tmp_path / "fleet.json").write_text("{}")
     assert {path.name for path in write(tmp_path)} == {"old.json", "fleet.json"}
     assert {path.name for path in tmp_path.iterdir()} == rendered().keys()
+
+
+def rendered_by_command(folder, *options) -> str:
+    done = CliRunner().invoke(dashboards_command, ["render", "--out", str(folder), *options])
+    assert done.exit_code == 0, done.output
+    return "".join(path.read_text() for path in folder.iterdir())
+
+
+def test_links_lead_to_where_people_find_serve(tmp_path):
+    text = rendered_by_command(tmp_path, "--monitor", "https://monitor.example/kafka/")
+    assert files.PUBLIC_URL not in text
+    assert "runbook_url: https://monitor.example/kafka/rules/monitor-stalled\n" in text
+    assert '"query": "https://monitor.example/kafka"' in text
+
+
+def test_alerts_may_link_to_runbooks_that_do_not_need_serve(tmp_path):
+    text = rendered_by_command(tmp_path, "--rules-url", "https://wiki.example/rules")
+    assert "runbook_url: https://wiki.example/rules/monitor-stalled.md\n" in text
+    assert f"runbook_url: {files.PUBLIC_URL}" not in text
+
+
+@pytest.mark.parametrize("address", ["monitor.example", 'https://monitor.example/"', "https://monitor.example #x"])
+def test_an_address_that_would_break_a_file_is_refused(tmp_path, address):
+    done = CliRunner().invoke(dashboards_command, ["render", "--out", str(tmp_path), "--monitor", address])
+    assert done.exit_code == 2
+    assert "give http://HOST:PORT or https://HOST[/PATH]" in done.output
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_metric_queried_is_exported():

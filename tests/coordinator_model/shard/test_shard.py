@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from coordinator_model.brokers.gone_brokers import GONE_MS
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.shard import group_judgement
 from coordinator_model.shard.shard import Shard, ShardSettings
@@ -137,6 +138,24 @@ def test_an_hours_silence_of_the_broker_costs_no_more_than_a_seconds(monkeypatch
     for offset, (_, _, row) in enumerate(late, start=10_000):
         shard.apply(parse_row(row._replace(offset=offset)))
     assert 0 < len(looks) < 20
+
+
+def test_a_broker_has_a_delay_while_its_lines_come_and_none_while_it_is_silent():
+    """`delay_ms` is how late a line came. How long none has come is told by `progress_ms`."""
+    shard = Shard.restore(0, SETTINGS, None)
+    events = events_until(dying(), 8_000)
+    told = [shard.apply(batch, wall_ms=T0 + wall_ms) for batch, wall_ms in ((events, 8_100), ([], 188_000))]
+    brokers = [progress(outputs)["brokers"]["broker-1"] for outputs in told]
+    assert [broker["delay_ms"] for broker in brokers] == [8_100 - (brokers[0]["progress_ms"] - T0), None]
+    assert brokers[0]["progress_ms"] == brokers[1]["progress_ms"]
+
+
+def test_a_broker_that_left_the_cluster_is_no_longer_reported():
+    shard = Shard.restore(0, SETTINGS, None)
+    shard.apply(events_until(dying(), 8_000), wall_ms=T0 + 8_100)
+    shard.clock.read("gone", "t/0", T0 - 2 * GONE_MS)
+    shard.clock.leadership.named_ms = T0
+    assert progress(shard.apply([], wall_ms=T0 + 9_000))["brokers"].keys() == {"broker-1"}
 
 
 def test_a_deleted_group_leaves_its_name_and_count_of_lives_only():

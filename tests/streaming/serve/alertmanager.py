@@ -62,11 +62,14 @@ def shipped(hook_url: str, group_wait: str | None = None) -> dict[str, Any]:
 
 def shipped_for_grafana(hook_url: str) -> dict[str, Any]:
     """Return the tree of `policies.yml` in Alertmanager's words: Grafana notifies with Alertmanager's own code."""
-    (policy,) = YAML(typ="safe").load(DEPLOY / "grafana" / "provisioning" / "alerting" / "policies.yml")["policies"]
+    file = YAML(typ="safe").load(DEPLOY / "grafana" / "provisioning" / "alerting" / "policies.yml")
+    (policy,) = file["policies"]
     routes = [_route(child) for child in policy["routes"]]
     names = {route["receiver"] for route in (policy, *routes)}
     root = {key: value for key, value in policy.items() if key not in ("orgId", "routes")}
-    return {"route": root | {"routes": routes}, "receivers": [_hook(name, hook_url) for name in sorted(names)]}
+    times = [{key: value for key, value in time.items() if key != "orgId"} for time in file["muteTimes"]]
+    receivers = [_hook(name, hook_url) for name in sorted(names)]
+    return {"route": root | {"routes": routes}, "receivers": receivers, "time_intervals": times}
 
 
 def _route(policy: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator_model.states import GroupState
+from streaming.config import Settings
 from streaming.serve import metrics
 from tests.streaming.serve.conftest import STALLED_MS, sign_of_life
 from tests.support.outputs import (
@@ -99,7 +100,7 @@ def test_incidents_are_counted_by_rule(apply, client):
     samples = scrape(client)
     rule = {"cluster": CLUSTER, "rule": "session-expired"}
     assert samples[metrics.INCIDENTS_OPEN] == {labels(**rule, severity="warn"): 1}
-    assert samples[metrics.INCIDENTS_OPENED] == {labels(**rule): 2}
+    assert samples[metrics.INCIDENTS_OPENED][labels(**rule)] == 2
     assert samples[metrics.INCIDENTS_CLOSED] == {labels(**rule, reason="refuted"): 1}
     assert samples[metrics.INCIDENTS_REFUTED] == {labels(cluster=CLUSTER): 1}
     delay = samples[f"{metrics.DETECTION_DELAY}_bucket"]
@@ -115,6 +116,27 @@ def test_a_group_says_which_rules_are_broken_and_since_when(apply, client):
     broken = labels(cluster=CLUSTER, group="orders", rule="session-expired", severity="warn")
     assert samples[metrics.GROUP_INCIDENTS] == {broken: 2}
     assert samples[metrics.GROUP_INCIDENT_OPENED] == {broken: START_MS / 1_000}
+
+
+def test_an_incident_that_is_only_recorded_is_open_and_told_to_nobody(store, client):
+    """The alert rules page about those that are told."""
+    tried = Settings.model_validate({"cluster": CLUSTER, "groups": ({"pattern": "tried", "mode": "record"},)})
+    found = [report(group, finding(group, severity="page")) for group in ("orders", "tried")]
+    store.apply_batch(checkpoint_id="c", batch_id=0, outputs=found, settings=tried)
+    samples = scrape(client)
+    assert {dict(series)["group"] for series in samples[metrics.GROUP_INCIDENTS]} == {"orders", "tried"}
+    assert {dict(series)["group"] for series in samples[metrics.GROUP_INCIDENTS_TOLD]} == {"orders"}
+
+
+def test_what_grows_from_nothing_is_0_before(apply, client):
+    """Prometheus sees no growth in a series that begins with a burst."""
+    apply(progress())
+    first = scrape(client)
+    apply(*(rejected(offset, reason=f"reason-{offset % 2}") for offset in range(300)), report("orders", finding()))
+    then, cluster = scrape(client), labels(cluster=CLUSTER)
+    opened = labels(cluster=CLUSTER, rule="session-expired")
+    assert [scraped[metrics.INCIDENTS_OPENED][opened] for scraped in (first, then)] == [0, 1]
+    assert [scraped[metrics.ROWS_REJECTED][cluster] for scraped in (first, then)] == [0, 300]
 
 
 def test_a_fleet_in_trouble_shows_its_worst_incidents_first(apply, client, monkeypatch):

@@ -419,6 +419,22 @@ def test_a_fresh_checkpoint_begins_where_all_groups_were_judged(store, job, prog
     assert store.read.judged_until_ms("elsewhere") is None
 
 
+@pytest.mark.parametrize(
+    "last",
+    [
+        [progress(1, START_MS, groups=0), progress(2, START_MS + 60_000)],
+        [progress(2, START_MS + 60_000, groups=2), progress(2, START_MS, groups=0), progress(1, START_MS, groups=0)],
+        [progress(2, START_MS + 86_400_000)],
+    ],
+    ids=["its groups were deleted", "so were those of a part of another", "nobody saw that its groups were deleted"],
+)
+def test_a_shard_that_lost_its_last_group_is_not_the_slowest(store, job, last):
+    job.apply(progress(1, groups=1, held=2), progress(2))
+    job.apply(*last)
+    (totals,) = store.read.shards()
+    assert totals.slowest_ms == max(output["at_ms"] for output in last)
+
+
 def _messages(store: Store) -> list[dict]:
     store.outbox.fan_out({"r": ("info", "warn", "page")})
     return [json.loads(delivery.payload) for delivery in store.outbox.due("r", START_MS)]
@@ -606,6 +622,15 @@ def test_old_things_are_forgotten_and_open_ones_kept(store, job):
     prune(store, START_MS + 1_000)
     assert [incident["member_id"] for incident in store.read.incidents().objects] == ["m-2"]
     assert store.read.generations(CLUSTER, "orders") == []
+
+
+def test_a_broker_that_run_no_longer_reports_is_forgotten_after_a_day(store, job):
+    """A broker that is only down has to be reported as silent meanwhile."""
+    hours_ago = {name: wall_ms() - hours * 3_600_000 for name, hours in (("gone", 25), ("down", 23))}
+    seen = {name: {"progress_ms": at_ms, "covered": True, "delay_ms": None} for name, at_ms in hours_ago.items()}
+    job.apply(progress(brokers=seen))
+    store.prune(0)
+    assert [broker.broker for broker in store.read.brokers()] == ["down"]
 
 
 def test_the_sign_of_life_is_the_databases_time(store, job, monkeypatch):

@@ -146,7 +146,7 @@ def test_three_hundred_groups_that_fail_at_once_are_one_notification(apply, deli
 def test_the_policies_for_grafana_make_one_notification_of_three_hundred_groups(peer, tmp_path):
     if reason := real.missing():
         pytest.skip(reason)
-    rules = {"page": "ConsumerGroupIncidentPage", "warn": "ConsumerGroupIncidentWarning"}
+    rules = {"info": "muted", "page": "ConsumerGroupIncidentPage", "warn": "ConsumerGroupIncidentWarning"}
     common = {"grafana_folder": FOLDER, "cluster": CLUSTER, "rule": "session-expired"}
     with real.alertmanager(tmp_path / "alertmanager", real.shipped_for_grafana(peer.url)) as alerts:  # noqa: F811
         alerts.fire(
