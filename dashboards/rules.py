@@ -133,7 +133,7 @@ RULES: Final = (
         0,
         0,
         "Alerts to {{ .Labels.receiver }} were given up",
-        "It refused them five times, or it is no longer in [[notify]]; /api/v1/dead-letters of serve says which.",
+        "It refused them for 15 minutes, or it is no longer in [[notify]]; /api/v1/dead-letters of serve says which.",
         "alerts-undelivered",
     ),
     Rule(
