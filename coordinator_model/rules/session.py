@@ -204,10 +204,21 @@ def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, con
         return False  # in the last case it was in the phase: its SyncGroup was answered 27
     if member.session_from_ms is None or _missed_its_sync(replica, member, member.session_from_ms + timeout_ms - 1):
         return False  # if both are due at once, the session's timer fires first, because it was started first
-    late_ms = start.at_ms - (member.session_from_ms + timeout_ms)
+    deadline_ms = member.session_from_ms + timeout_ms
+    if any(_was_due_before(deadline_ms, other, replica, context) for other in replica.members.values()):
+        return False
+    late_ms = start.at_ms - deadline_ms
     if member.instance_id is not None:  # a successor that joins just before the deadline would start a phase too
         return 0 <= late_ms <= SAME_START_MS
     return -SAME_START_MS <= late_ms <= STARTED_WITHIN_MS
+
+
+def _was_due_before(deadline_ms: int, other: Member, replica: GroupReplica, context: JudgementContext) -> bool:
+    """Tell whether a session that was due before a deadline may have begun the join phase."""
+    timeout_ms = session_timeout_ms(other, context)
+    if other.session_from_ms is None or timeout_ms is None:
+        return False
+    return replica.phase.began_after_ms <= other.session_from_ms + timeout_ms < deadline_ms
 
 
 def _began_it_as_it_ended(replica: GroupReplica, member: Member, end_ms: int, context: JudgementContext) -> bool:

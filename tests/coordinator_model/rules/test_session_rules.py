@@ -111,6 +111,18 @@ def test_who_is_told_to_rejoin_in_the_phase_did_not_begin_it_as_its_session_ende
     assert story.play(14_000).facts("session-expired", "subject", "deadline_ms") == accused
 
 
+@pytest.mark.parametrize(("third_ms", "accused"), [(5_000, ["m3"]), (7_000, ["m2"])])
+def test_who_owes_a_sync_may_be_alive_if_another_session_was_due_before(third_ms, accused):
+    """m2 joins at 5,000 and does not sync. It may have heard of a phase that m3 began at 10,000, and have rejoined."""
+    who = ["m1", "m2", Who("m3", session_ms=third_ms)]
+    story = stable(*who).beats("m1", 1_000, 4_000).beats("m2", 1_000, 4_000).beats("m3", 1_000, 4_000)
+    for name in ("m1", "m2", "m3"):
+        story.beat(4_500, name, error=27).join(5_000, name, 2, listed=["m1", "m2", "m3"] if name == "m1" else ())
+    story.record(5_040, 2, *who).sync(5_050, "m1", 2, leader=True, parked_ms=20).sync(5_050, "m3", 2, parked_ms=20)
+    story.beats("m1", 6_000, 9_900, generation=2).beats("m1", 11_000, 14_000, generation=2, error=27)
+    assert [who for who, *_ in verdicts(story, until=14_000)] == accused
+
+
 @pytest.mark.parametrize("told", ["by a 27", "by an id given out"])
 def test_a_successor_may_wait_in_a_rebalance_reported_late(told):
     """It asks to join at 15,900, into a phase that m3 has begun at 15,860; m1 hears of it late, or not at all."""
