@@ -50,7 +50,7 @@ MAX_NAMED = 16
 """How many clients are counted one by one: this many whose joins are refused, and this many members that are fenced."""
 MAX_NAME = 256
 REFUSAL_MEMORY_MS = 600_000
-"""After this long without another refusal, the count starts again."""
+"""After this long without another refusal, the count starts again; sooner if an incident ended sooner (``over_ms``)."""
 
 _Refused = Heartbeat | JoinAnswered | SyncAnswered | ConsumerHeartbeat
 
@@ -70,19 +70,20 @@ _OTHERS_JOINING, _OTHERS_FENCED = "others that join", "others that are fenced"
 """The keys under which they are counted."""
 
 
-def note(replica: GroupReplica, event: object) -> None:
-    """Note an answer; a join that succeeds clears its client."""
+def note(replica: GroupReplica, event: object, resolve_after_ms: int) -> None:
+    """Note an answer; a join that succeeds clears its client. ``resolve_after_ms``: see ``over_ms``."""
     if not isinstance(event, _Refused):
         return
     if event.error in JOIN_REFUSALS and isinstance(event, JoinAnswered | ConsumerHeartbeat):
-        _count_join(replica, event, event.client_id, event.client_host, None)
+        _count_join(replica, event, event.client_id, event.client_host, None, resolve_after_ms)
     elif event.error in MEMBER_REFUSALS and isinstance(event, Heartbeat | SyncAnswered):
         member = replica.members.get(event.member_id) or Member(event.member_id)
-        _count_join(replica, event, member.client_id, member.client_host, event.member_id)
+        _count_join(replica, event, member.client_id, member.client_host, event.member_id, resolve_after_ms)
     elif event.error in FENCINGS and event.member_id:
         instance_id = _instance_of(replica, event)
         who = instance_id or event.member_id
-        _count(replica, f"{event.error}\n{who[:MAX_NAME]}", event, _Client(None, None, event.member_id, instance_id))
+        named = _Client(None, None, event.member_id, instance_id)
+        _count(replica, f"{event.error}\n{who[:MAX_NAME]}", event, named, resolve_after_ms)
     elif replica.refused and event.error == 0:
         _clear(replica, event)
 
@@ -122,25 +123,32 @@ def _is_known(replica: GroupReplica, member_id: str) -> bool:
     return member_id in replica.members or any(d.member.member_id == member_id for d in replica.departures)
 
 
-def counts_to_report(replica: GroupReplica) -> dict[str, int]:
+def counts_to_report(replica: GroupReplica) -> dict[str, object]:
     """Return what is reported again when it changes: how often clients are refused, and whether ids are pending (79).
 
-    The counts are in powers of two, so that they change each time they have doubled.
+    The counts are in powers of two, so that they change each time they have doubled. A count that starts again is told
+    by its beginning.
     """
     refused = ((key, refusal) for key, refusal in replica.refused.items() if refusal.repeated_ms is not None)
-    counts = {key: refusal.times.bit_length() for key, refusal in refused}
-    counts |= {f"zombie\n{key}": zombie.commits.bit_length() for key, zombie in replica.zombies.items()}
+    counts: dict[str, object] = {key: refusal.times.bit_length() for key, refusal in refused}
+    zombies = replica.zombies.items()
+    counts |= {f"zombie\n{key}": (zombie.first_ms, zombie.commits.bit_length()) for key, zombie in zombies}
     return counts | {"pending": bool(replica.pending)}
 
 
 def _count_join(
-    replica: GroupReplica, event: _Refused, client_id: str, client_host: str, member_id: str | None
+    replica: GroupReplica,
+    event: _Refused,
+    client_id: str,
+    client_host: str,
+    member_id: str | None,
+    resolve_after_ms: int,
 ) -> None:
     """Count a client that is refused: by its id and host, or if these are not known by its member id."""
     client_id = client_id[:MAX_NAME]
     who = f"{client_id}\n{client_host}" if client_id or member_id is None else f"\n{member_id[:MAX_NAME]}"
     named = _Client(client_id, client_host, member_id, _instance_of(replica, event))
-    _count(replica, f"{event.error}\n{who}", event, named)
+    _count(replica, f"{event.error}\n{who}", event, named, resolve_after_ms)
 
 
 def _clear(replica: GroupReplica, event: _Refused) -> None:
@@ -177,12 +185,19 @@ def refused_as_member(replica: GroupReplica, member: Member) -> str | None:
     return None
 
 
-def _count(replica: GroupReplica, key: str, event: _Refused, who: _Client) -> None:
+def over_ms(refusal: Refusal, resolve_after_ms: int) -> int:
+    """Return when a refusal is over if it is not repeated: its incident ends then, or the count starts again."""
+    joins = refusal.error in JOIN_REFUSALS and refusal.member_id is None
+    lasts = joins or refusal.repeated_ms is None
+    return refusal.last_ms + (REFUSAL_MEMORY_MS if lasts else resolve_after_ms)
+
+
+def _count(replica: GroupReplica, key: str, event: _Refused, who: _Client, resolve_after_ms: int) -> None:
     at_ms, known = event.order_ms, replica.refused.get(key)
     if known is None and _is_full(replica.refused, event.error, at_ms):
         key, who = _OTHERS_JOINING if event.error in JOIN_REFUSALS else _OTHERS_FENCED, _OTHERS
         known = replica.refused.get(key)
-    if known is None or at_ms - known.last_ms > REFUSAL_MEMORY_MS:
+    if known is None or at_ms >= over_ms(known, resolve_after_ms):
         known = Refusal(event.error, 0, at_ms, None, at_ms)
     times = known.times + 1
     repeated_ms = at_ms if times == REPEATED else known.repeated_ms

@@ -86,7 +86,7 @@ def replay(replica: GroupReplica, event: GroupEvent, context: JudgementContext) 
         coordinator_log.explain(replica, event.order_ms, context)
     divergence.note(replica, members, event.order_ms)
     rebalances.note(replica, generation, event.order_ms)
-    refusals.note(replica, event)
+    refusals.note(replica, event, context.thresholds.resolve_after_ms)
 
 
 class Heard(NamedTuple):
@@ -159,7 +159,7 @@ def _apply(replica: GroupReplica, event: GroupEvent, context: JudgementContext) 
         case RecordRead():
             _record(replica, event, context)
         case CommitRefused():
-            zombies.note(replica, event)
+            zombies.note(replica, event, context.thresholds.resolve_after_ms)
         case OffsetCommitted():
             _commit(replica, event)
         case CoordinatorLine():

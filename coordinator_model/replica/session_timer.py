@@ -80,6 +80,9 @@ class JudgementContext(NamedTuple):
     """When the newest accepted heartbeat of the shard arrived: its broker was still the coordinator then."""
     claims: Collection[Claim] = ()
     """The answers of brokers that answer as the coordinator although metadata names another broker."""
+    reported: Mapping[str, str] = MappingProxyType({})
+    """Findings about the group as a whole that its last report had, and how severe each was: what is reported goes on
+    while nothing is known of the group."""
 
     @property
     def waiting(self) -> bool:

@@ -15,7 +15,7 @@ from coordinator_model.membership import partitions_of
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.notes import Zombie
-from coordinator_model.replica.refusals import MAX_NAME, MAX_NAMED, REFUSAL_MEMORY_MS
+from coordinator_model.replica.refusals import MAX_NAME, MAX_NAMED
 
 MAX_PARTITIONS = 64
 """Partitions kept of one client."""
@@ -23,8 +23,11 @@ OTHERS = "others"
 """The key of all clients that are counted together."""
 
 
-def note(replica: GroupReplica, event: CommitRefused) -> None:
-    """Note a refused commit, unless its sender still has the partitions."""
+def note(replica: GroupReplica, event: CommitRefused, resolve_after_ms: int) -> None:
+    """Note a refused commit, unless its sender still has the partitions.
+
+    After ``resolve_after_ms`` without another one the client's incident has ended. What follows is another incident.
+    """
     partitions = _lost(replica, event)
     if not partitions:
         return
@@ -47,12 +50,12 @@ def note(replica: GroupReplica, event: CommitRefused) -> None:
         partitions,
         event.left_out,
     )
+    _forget_old(replica, at_ms - resolve_after_ms)
     _add(replica, who[:MAX_NAME], new)
 
 
 def _add(replica: GroupReplica, key: str, new: Zombie) -> None:
     """Add a refused commit to the earlier ones of its client, or to those of all that are counted together."""
-    _forget_old(replica, new.last_ms)
     if key not in replica.zombies and len(replica.zombies) >= MAX_NAMED:
         key, new = OTHERS, new._replace(client_id=None, client_host=None, member_id=None, instance_id=None, known=False)
     old = replica.zombies.pop(key, None)
@@ -100,7 +103,7 @@ def _joined(old: Zombie, new: Zombie) -> tuple[list[tuple[str, int]], int]:
     return sorted([*old.partitions, *others[:room]]), max(old.left_out, new.left_out + beyond)
 
 
-def _forget_old(replica: GroupReplica, at_ms: int) -> None:
+def _forget_old(replica: GroupReplica, until_ms: int) -> None:
     for key, zombie in list(replica.zombies.items()):
-        if at_ms - zombie.last_ms > REFUSAL_MEMORY_MS:
+        if zombie.last_ms <= until_ms:
             del replica.zombies[key]

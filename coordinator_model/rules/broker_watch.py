@@ -123,11 +123,15 @@ class BrokerWatch:
             self.refusals = None
         return instants
 
-    def attribute(self, findings: list[Finding]) -> list[int]:
-        """Attribute lost sessions to the pause or move of the coordinator, so that they make one incident."""
+    def attribute(self, findings: list[Finding], progress_ms: int, thresholds: Thresholds) -> list[int]:
+        """Attribute lost sessions to the pause or move of the coordinator, so that they make one incident.
+
+        A finding may last for hours. Once its loss is so old that ``expire`` has ended the incident, it makes no other.
+        """
         instants = []
         for finding in findings:
-            if finding.cause not in BLAMED or finding.deadline_ms is None:
+            is_over = progress_ms >= finding.at_ms + thresholds.resolve_after_ms
+            if finding.cause not in BLAMED or finding.deadline_ms is None or is_over:
                 continue
             told = (known for known in self.affected_members if abs(known.at_ms - finding.at_ms) < SAME_MEMBER_MS)
             if all((known.group, known.subject) != (finding.group, finding.subject) for known in told):

@@ -32,9 +32,9 @@ OFFSETS_LOST = Rule(
 def judge(context: LagContext) -> Iterator[Finding]:
     """Yield the topics in which a committed offset is below the log start offset, or beyond the end offset."""
     for topic, rows in context.topics.items():
-        lost = [row for row in rows if _is_lost(row)]
-        since_ms = max((row.last_ms for row in lost), default=0)
-        if lost and context.facts.view_ms and context.now_ms >= since_ms + context.thresholds.stall_margin_ms:
+        lost = [row for row in rows if _is_lost(row) and _is_quiet(row, context)]
+        if lost and context.facts.view_ms:
+            since_ms = min(row.last_ms for row in lost)
             beyond = sum(is_beyond_end(row.p) for row in lost)
             gone = two_digits(sum(_gone(row) for row in lost))
             why = "it is beyond the end offset, so the topic was truncated or recreated"
@@ -50,6 +50,11 @@ def _is_lost(row: Row) -> bool:
     return is_beyond_end(row.p) or _gone(row) > 0
 
 
+def _is_quiet(row: Row, context: LagContext) -> bool:
+    """Tell whether a partition's last commit is old enough. One that is committed again and again may recover."""
+    return context.now_ms >= row.last_ms + context.thresholds.stall_margin_ms
+
+
 def _gone(row: Row) -> int:
     """Return how many uncommitted messages retention has deleted."""
     committed, start = committed_offset_of(row.p), row.p.start_offset
@@ -58,4 +63,7 @@ def _gone(row: Row) -> int:
 
 def pending(context: LagContext) -> Iterator[Pending]:
     """Yield topics for which the rule may be true although there is no finding."""
-    return unknown_topics(context, OFFSETS_LOST)
+    yield from unknown_topics(context, OFFSETS_LOST)
+    for topic, rows in context.topics.items():
+        if any(_is_lost(row) for row in rows):
+            yield OFFSETS_LOST.id, topic, 0

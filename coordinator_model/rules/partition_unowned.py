@@ -28,9 +28,14 @@ PARTITION_UNOWNED = Rule(
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
-    """Judge the topics that a stable group subscribes to: first a warning, then a page."""
-    since_ms = quiet_since_ms(replica, context)
-    if since_ms is None or not context.topic_partitions or context.waiting or context.stalled:
+    """Judge the topics that a stable group subscribes to: first a warning, then a page.
+
+    While the coordinator is silent, nobody knows whether the partitions still have no owner. So a finding that was
+    reported goes on as it was, and none begins.
+    """
+    since_ms, told = quiet_since_ms(replica, context), context.reported.get(PARTITION_UNOWNED.id)
+    unknown = context.waiting or context.stalled
+    if since_ms is None or not context.topic_partitions or (unknown and told is None):
         return NOTHING
     missing = unowned_partitions(replica, context)
     if not missing:
@@ -39,7 +44,7 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     page_ms = since_ms + max(context.thresholds.page_after_ms, context.thresholds.unstable_after_ms)
     if context.progress_ms < warn_ms:
         return Verdict(None, warn_ms)
-    paging = context.progress_ms >= page_ms
+    paging = told == PARTITION_UNOWNED.worst if unknown else context.progress_ms >= page_ms
     listed = ", ".join(f"{topic}-{partition}" for topic, partition in missing[:8])
     finding = Finding(
         rule=PARTITION_UNOWNED.id,
@@ -53,7 +58,7 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
         detail={"unowned": len(missing)},
         **about_group(replica, context),
     )
-    return Verdict(finding, None if paging else page_ms)
+    return Verdict(finding, None if paging or unknown else page_ms)
 
 
 def unowned_partitions(replica: GroupReplica, context: JudgementContext) -> list[Partition]:

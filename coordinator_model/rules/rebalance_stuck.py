@@ -43,12 +43,17 @@ class Phase(NamedTuple):
 
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
-    """Judge the rebalance in progress at ``context.progress_ms``."""
-    phase = phase_of(replica, context)
-    if phase is None or not _is_seen(replica, context) or context.waiting or context.stalled:
+    """Judge the rebalance in progress at ``context.progress_ms``.
+
+    While the coordinator is silent, nobody knows whether the phase is over. So a finding that was reported goes on, and
+    none begins: the time is counted from the end of the silence.
+    """
+    phase, told = phase_of(replica, context), REBALANCE_STUCK.id in context.reported
+    unknown = context.waiting or context.stalled or not _is_seen(replica, context)
+    if phase is None or (unknown and not told):
         return NOTHING
-    slow_ms = _slow_after_ms(replica, context)
-    due_ms = max(phase.since_ms, context.live_from_ms, *(r.high_ms or 0 for r in context.timer_resets)) + slow_ms
+    slow_ms, resets = _slow_after_ms(replica, context), () if told else context.timer_resets
+    due_ms = max(phase.since_ms, context.live_from_ms, *(r.high_ms or 0 for r in resets)) + slow_ms
     if context.progress_ms < due_ms:
         return Verdict(None, due_ms)
     names = [name_of(member) for member in phase.waited_for]

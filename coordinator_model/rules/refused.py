@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from coordinator_model.errors import Error
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.notes import Refusal
-from coordinator_model.replica.refusals import JOIN_REFUSALS, REFUSAL_MEMORY_MS
+from coordinator_model.replica.refusals import JOIN_REFUSALS, over_ms
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
@@ -47,10 +47,9 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]
     for refusal in replica.refused.values():
         if refusal.repeated_ms is None:
             continue
-        joins = refusal.error in JOIN_REFUSALS and refusal.member_id is None
-        over_ms = refusal.last_ms + (REFUSAL_MEMORY_MS if joins else context.thresholds.resolve_after_ms)
-        if context.progress_ms < over_ms:
-            yield Verdict(_finding(replica, context, refusal, refusal.repeated_ms), over_ms)
+        ends_ms = over_ms(refusal, context.thresholds.resolve_after_ms)
+        if context.progress_ms < ends_ms:
+            yield Verdict(_finding(replica, context, refusal, refusal.repeated_ms), ends_ms)
 
 
 def _name_of(refusal: Refusal) -> str:

@@ -78,6 +78,7 @@ class Groups:
             by_records=self.clock.by_records,
             coordinates_ms=self.clock.newest_proof_ms,
             claims=self.clock.leadership.claims.values(),
+            reported={told.rule: told.severity for told in self.memory.reported.get(group, ()) if told.who == group},
         )
 
     def _type_of(self, group: str) -> GroupType | None:

@@ -6,7 +6,7 @@ from coordinator_model.decode.parse import parse_row
 from coordinator_model.group_report import read_outputs, reports_in
 from coordinator_model.incidents import Incident, Kind, diff
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.support.story import T0, Story, rebalance, stable
+from tests.support.story import T0, Story, Who, rebalance, stable
 
 
 def pages(told):
@@ -66,6 +66,21 @@ def test_a_move_names_the_broker_that_took_over():
         ("coordinator-paused", "broker-2", "page", "coordinator-moved"),
         ("session-expired", "m2", "warn", "coordinator-moved"),
     ]
+
+
+def test_a_pause_is_not_told_again_while_what_it_cost_stays_open():
+    """The partitions of the dead stay unowned, so their incidents outlast the page by far."""
+    everybody = [Who(f"m{n}", partitions=(n,)) for n in range(3)]
+    story = stable(*everybody)
+    for who in everybody:
+        story.beats(who.member_id, 1_000, 5_000)
+    story.silent(5_000, 12_000).beats("m0", 12_050, 17_050)
+    rebalance(story, 17_500, 2, everybody[0]).beats("m0", 18_000, 160_000, generation=2)
+    live = Live(story, topic_partitions={"t": 3})
+    for at_ms in range(1_000, 160_000, 1_000):
+        live.until(at_ms)
+    assert [step[0] for step in live.told if step[1] == "coordinator-paused"] == ["opened", "closed"]
+    assert sorted(i.subject for i in live.open.values() if i.rule == "session-expired") == ["m1", "m2"]
 
 
 # ------------------------------------------------------------------------------------------------ telemetry-stalled

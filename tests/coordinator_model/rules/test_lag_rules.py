@@ -177,6 +177,44 @@ def test_it_has_recovered_once_an_offset_is_committed_that_the_log_holds():
     assert [c for c in told.closings if c[0] == "offsets-lost"] == [("offsets-lost", "t", "recovered", 310_000)]
 
 
+@pytest.mark.parametrize("from_ms", [0, 270_000])
+def test_a_partition_that_is_chased_by_retention_hides_no_lost_offsets_of_another(from_ms):
+    """It commits every 5 s, always below the log start, so it may be reading on: only the other one is told."""
+    quiet = Partition(keeps_up(until_ms=100_000), start=lambda at_ms: max(0, at_ms - 150_000) // 100)
+    chased = Partition(keeps_up(late_ms=5_000), start=lambda at_ms: at_ms // 100 - 10 if at_ms >= from_ms else 0)
+    told = Life({0: quiet, 1: chased}).view(100).play(5 * MINUTE_MS)
+    assert openings(told, "offsets-lost") == [("offsets-lost", "t")]
+    assert [closing for closing in told.closings if closing[0] == "offsets-lost"] == []
+    incident = next(t.incident for t in told.transitions if t.incident.rule == "offsets-lost")
+    assert (incident.opened_ms - T0, incident.partitions) == (96_000, [["t", 0]])
+
+
+def test_a_commit_that_the_log_does_not_hold_either_does_not_end_it():
+    """It stops at 100,000. From 250,000 on it commits every 5 s, and until 280,000 what the log has deleted."""
+
+    def commits(end_ms, log):
+        before = [(at_ms, log(at_ms - 100)) for at_ms in range(1_000, 100_000, 5_000)]
+        late_ms = ((at_ms, 60_000 if at_ms < 280_000 else 0) for at_ms in range(250_000, end_ms, 5_000))
+        return before + [(at_ms, log(at_ms - late)) for at_ms, late in late_ms]
+
+    told = one(commits, start=lambda at_ms: max(0, at_ms - 50_000) // 100).play(5 * MINUTE_MS)
+    assert openings(told, "offsets-lost") == [("offsets-lost", "t")]
+    assert [c for c in told.closings if c[0] == "offsets-lost"] == [("offsets-lost", "t", "recovered", 280_000)]
+
+
+def test_it_begins_with_the_first_partition_that_was_lost():
+    """A later one joins the same incident, which is the same after a restart in between."""
+    first, second = (
+        Partition(keeps_up(until_ms=end_ms), start=lambda at_ms, end_ms=end_ms: max(0, at_ms - end_ms - 50_000) // 100)
+        for end_ms in (100_000, 200_000)
+    )
+    told = Life({0: first, 1: second}).view(100).play(10 * MINUTE_MS)
+    assert openings(told, "offsets-lost") == [("offsets-lost", "t")]
+    incident = [t.incident for t in told.transitions if t.incident.rule == "offsets-lost"][-1]
+    assert (incident.opened_ms - T0, incident.partitions) == (96_000, [["t", 0], ["t", 1]])
+    assert incident.detail["lost"] == 2
+
+
 def test_a_commit_beyond_the_end_is_of_a_topic_that_was_cut_or_recreated():
     def recreated(at_ms):
         return at_ms // 100 if at_ms < 100_000 else (at_ms - 100_000) // 100

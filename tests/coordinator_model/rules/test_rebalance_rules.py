@@ -79,6 +79,27 @@ def test_the_time_in_which_the_coordinator_stood_still_does_not_count():
     assert told.of("rebalance-stuck") == []
 
 
+def test_a_silence_of_the_coordinator_does_not_end_what_is_told():
+    """It goes on after the silence, without a second count from its end, until the phase is over."""
+    story = joining(until_ms=70_000).silent(70_000, 95_000).beats("m1", 95_100, 180_000, error=27)
+    told = story.play(180_000)
+    assert transitions(told, "rebalance-stuck") == [("opened", "page", 10_000 + SLOW_MS)]
+    rebalance(story, 181_000, 2, "m1", "m2").beats("m1", 182_000, 190_000, generation=2)
+    assert story.play(190_000).closed("rebalance-stuck") == [("recovered", 181_000)]
+
+
+def test_a_phase_after_one_that_was_stuck_is_judged_by_its_own_length():
+    """The sync phase begins in the silence's shadow, and its count is its own."""
+    story = joining(until_ms=70_000).silent(70_000, 95_000).beats("m1", 95_100, 99_000, error=27)
+    story.join(100_000, "m1", 2, listed=("m1", "m2")).join(100_000, "m2", 2)
+    told = story.beats("m2", 101_000, 150_000, generation=2).play(150_000)
+    assert [(kind, at_ms) for kind, _, at_ms in transitions(told, "rebalance-stuck")] == [
+        ("opened", 10_000 + SLOW_MS),
+        ("closed", 100_000),
+        ("opened", 100_000 + SLOW_MS),
+    ]
+
+
 # ------------------------------------------------------------------------------------------------ aborted
 
 

@@ -234,6 +234,11 @@ def test_it_ends_when_a_member_is_no_longer_refused():
     assert story.play(80_000).closed("join-refused") == [("recovered", 68_000)]
 
 
+def test_a_member_that_is_refused_again_after_its_incident_is_told_again():
+    story = refused_heartbeats(6_000, 7_000, 8_000, 80_000, 81_000, 82_000).beats("m2", 9_000, 79_000)
+    assert story.play(90_000).facts("join-refused", "opened_ms", "at_ms") == [(6_000, 8_000), (80_000, 82_000)]
+
+
 def test_a_member_that_nobody_knows_is_told_by_its_id():
     story = stable("m1", session_ms=300_000)
     for at_ms in (5_000, 8_000, 11_000):
@@ -336,6 +341,34 @@ def test_it_ends_when_it_falls_silent():
     for at_ms in (5_000, 8_000, 11_000):
         story.beat(at_ms, "zombie", error=25)
     assert story.play(80_000).closed("member-fenced") == [("recovered", 71_000)]
+
+
+def fenced_every(step_ms, times):
+    story = stable("m1", session_ms=300_000)
+    for n in range(times):
+        story.beat(5_000 + n * step_ms, "zombie", error=25)
+    return story
+
+
+def test_a_member_that_is_fenced_again_after_its_incident_is_told_again():
+    """What has ended does not begin again under its id, so this is another incident, after three more answers."""
+    told = fenced_every(120_000, 6).play(680_000)
+    assert told.facts("member-fenced", "opened_ms", "at_ms") == [(5_000, 245_000), (365_000, 605_000)]
+    assert told.closed("member-fenced") == [("recovered", 305_000), ("recovered", 665_000)]
+
+
+def test_others_cannot_be_silenced_by_one_gap():
+    story = stable("m1", session_ms=300_000)
+    for n in range(MAX_NAMED):
+        for at_ms in range(5_000, 400_000, 30_000):
+            story.beat(at_ms + n, f"zombie-{n}", error=25)
+    for at_ms in (6_000, 7_000, 8_000, 206_000, 207_000, 208_000):
+        story.beat(at_ms, f"other-{at_ms}", error=25)
+    told = story.play(400_000)
+    assert [at_ms for who, at_ms in told.facts("member-fenced", "subject", "at_ms") if who == "other clients"] == [
+        8_000,
+        208_000,
+    ]
 
 
 # ------------------------------------------------------------------------------------------------ coordinator

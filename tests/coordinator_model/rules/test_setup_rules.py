@@ -212,6 +212,28 @@ def test_it_ends_when_somebody_takes_it():
     assert told.closed("partition-unowned") == [("recovered", 20_500)]
 
 
+def test_a_silence_of_the_coordinator_ends_nothing_that_is_told():
+    """What is not known is not over: the page goes on, and ends once the partition has an owner."""
+    story = owning(0, until_ms=70_000).silent(70_000, 95_000).beats("m1", 97_000, 150_000)
+    rebalance(story, 150_500, 2, Who("m1", partitions=(0, 1)))
+    told = story.beats("m1", 151_000, 160_000, generation=2).play(160_000, topic_partitions={"t": 2})
+    assert [kind for kind, *_ in unowned(told)] == ["opened", "escalated", "closed"]
+    assert told.closed("partition-unowned") == [("recovered", 150_500)]
+
+
+@pytest.mark.parametrize(("silent_from_ms", "told"), [(5_000, []), (30_000, [("opened", "warn")])])
+def test_in_a_silence_nothing_is_told_anew_and_nothing_becomes_a_page(silent_from_ms, told):
+    """Lines of the broker come again from 65,000 on, and no answer of the coordinator."""
+    story = owning(0, until_ms=silent_from_ms).silent(silent_from_ms, 65_000)
+    assert [step[:2] for step in unowned(story.play(70_000, topic_partitions={"t": 2}))] == told
+
+
+def test_it_ends_in_a_silence_if_a_record_says_that_the_group_is_empty():
+    story = owning(0, until_ms=70_000).silent(70_000, 99_000).record(80_000, 2)
+    [(reason, _)] = story.play(100_000, topic_partitions={"t": 2}).closed("partition-unowned")
+    assert reason == "recovered"
+
+
 # ------------------------------------------------------------------------------------------------ uncovered
 
 

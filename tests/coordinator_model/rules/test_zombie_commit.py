@@ -89,6 +89,25 @@ def test_it_closes_a_minute_after_the_last_refused_commit():
     assert len(told.of(RULE)) == 1
 
 
+def test_a_former_member_that_goes_on_after_a_pause_is_told_again():
+    """What has ended does not begin again under its id, so this is another incident, with a count of its own."""
+    story = evicted(until_ms=300_000)
+    for at_ms in (20_000, 25_000, 145_000, 265_000):
+        story.refused_commit(at_ms, "m2", 2)
+    told = story.play(300_000)
+    assert told.facts(RULE, "opened_ms") == [(20_000,), (145_000,), (265_000,)]
+    assert [at_ms for _, at_ms in told.closed(RULE)] == [85_000, 205_000]
+    assert told.of(RULE)[-1]["detail"]["count"] == 1
+
+
+def test_a_stranger_that_goes_on_after_a_pause_is_told_at_once():
+    """Its commit changes only counts, and the count is 1 again."""
+    story = stable("m1", session_ms=300_000)
+    for at_ms in (20_000, 145_000, 265_000):
+        story.refused_commit(at_ms, "never-in", 2)
+    assert story.play(265_500).facts(RULE, "opened_ms") == [(20_000,), (145_000,), (265_000,)]
+
+
 def test_only_the_coordinators_word_counts():
     """A broker that coordinates the group no more, or not yet, knows nobody."""
     story = evicted().refused_commit(20_000, "m2", 2, broker="broker-2")
