@@ -159,7 +159,8 @@ class LagTracker:
             ends.outage_end_ms = row.timestamp_ms
         ends.asked_ms, ends.end = row.timestamp_ms, end
         ends.start = _at(row.start_offsets.get(topic, ()), partition)
-        ends.stable = _at(row.stable_offsets.get(topic, ()), partition)
+        # rows that have no stable offsets at all cannot tell of transactions: then everything counts as stable
+        ends.stable = _at(row.stable_offsets.get(topic, row.end_offsets[topic]), partition)
         if ends.grown and end < ends.grown[-1][0]:
             ends.grown.clear()
         if not ends.grown or end > ends.grown[-1][0]:

@@ -26,7 +26,8 @@ class Thresholds:
     rebalance_slow_ms: int = 60_000
     """A join or sync phase that lasts longer is stuck."""
     storm_rebalances: int = 5
-    """How many rebalances within ``storm_window_ms`` are a storm, unless they are a rolling deploy."""
+    """How many rebalances within ``storm_window_ms`` are a storm, unless they are a rolling deploy. The last 64 of a
+    group are remembered."""
     storm_window_ms: int = 600_000
     """The window of ``storm_rebalances``."""
     unstable_after_ms: int = 10_000
@@ -42,7 +43,8 @@ class Thresholds:
     stalled_write_ms: int = 1_000
     """A heartbeat answered COORDINATOR_NOT_AVAILABLE (15) after waiting at least this long counts as applied."""
     stall_intervals: int = 3
-    """``partition-stalled`` opens after this many usual intervals between commits, plus ``stall_margin_ms``."""
+    """``partition-stalled`` opens after this many usual intervals between commits, plus ``stall_margin_ms``. The usual
+    interval needs as many known ones, and the last ten commits of a partition are remembered."""
     stall_margin_ms: int = 15_000
     """Allows for old end offsets and uneven commits. ``offset-rewound`` and ``offsets-lost`` wait for the same time."""
     stall_silence_ms: int = 300_000
@@ -50,7 +52,8 @@ class Thresholds:
     stall_lag: int = 2
     """The least lag of a stalled partition. Its last offset may be a transaction marker, which no consumer reads."""
     lag_growing_ms: int = 300_000
-    """How long a group's total lag has to have grown before ``lag-growing`` opens."""
+    """How long a group's total lag has to have grown before ``lag-growing`` opens. The lags of the last ten minutes are
+    remembered."""
     consumer_session_timeout_ms: int | None = None
     """Session timeout of KIP-848 groups if neither their configuration nor the brokers' can be read. None: unknown."""
 

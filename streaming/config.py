@@ -27,6 +27,9 @@ from pydantic import (
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from coordinator_model.lag.columns import MAX_HISTORY
+from coordinator_model.lag.partition import WINDOW
+from coordinator_model.replica.rebalances import MAX_REBALANCES
 from coordinator_model.thresholds import Thresholds
 from streaming.config_environment import IS_EMPTY, add_environment
 from streaming.config_problems import Problems, described
@@ -238,9 +241,16 @@ class Quality(Table):
     """How many rows of each table a check looks at."""
 
 
+# With more than is remembered a rule could never be true. A group's lag is remembered once in ten seconds.
+_AT_MOST = {
+    "storm_rebalances": MAX_REBALANCES,
+    "stall_intervals": WINDOW - 1,
+    "lag_growing_ms": MAX_HISTORY * 10_000,
+}
 # A model with exactly the fields of `Thresholds`, all optional, so that each threshold is defined in one place only.
 _OVERRIDES: dict[str, Any] = {
-    name: (Annotated[kind | None, Field(gt=0)], None) for name, kind in get_type_hints(Thresholds).items()
+    name: (Annotated[kind | None, Field(gt=0, le=_AT_MOST.get(name))], None)
+    for name, kind in get_type_hints(Thresholds).items()
 }
 ThresholdOverrides = create_model("ThresholdOverrides", __base__=Table, **_OVERRIDES)
 

@@ -46,7 +46,8 @@ class PartitionLag(NamedTuple):
     asked_ms: int | None = None
     """When the brokers were asked for these offsets."""
     stable_offset: int | None = None
-    """The last stable offset, where a consumer with ``read_committed`` stops. None: the brokers were not asked."""
+    """The last stable offset, where a consumer with ``read_committed`` stops. None: not known yet, so nothing that
+    waits for a transaction can be told from what is stalled."""
     waits_since_ms: int | None = None
     """When its oldest uncommitted message was first known to be in the log; None: not known."""
     owner: Owner | None = None

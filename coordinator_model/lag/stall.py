@@ -161,6 +161,8 @@ def _by_usual_interval(p: PartitionLag, lag: int, status: Status, work: Work, in
             return told
     if lag < thresholds.stall_lag:
         return told._replace(note=Note.LAST_MESSAGE)
+    if p.stable_offset is None:
+        return told  # it may wait for a transaction: the next round asks
     return told._replace(note=Note.STUCK if work.newest_ms > middle_ms else Note.SILENT)
 
 

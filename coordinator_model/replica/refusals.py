@@ -112,8 +112,8 @@ def is_idle(replica: GroupReplica, event: object) -> bool:
             return not removes and not newcomer_waited(event)  # the join phase went on without it
         case JoinAnswered() | ConsumerHeartbeat():
             return event.error in JOIN_REFUSALS
-        case LeaveAnswered():
-            return event.error in FENCINGS
+        case LeaveAnswered():  # for a member see ``leave._not_in_the_generation``
+            return event.error in FENCINGS and event.member_id not in replica.members
         case CommitRefused():
             return True
     return False
@@ -152,7 +152,10 @@ def _count_join(
 
 
 def _clear(replica: GroupReplica, event: _Refused) -> None:
-    """Forget the refusals of a client that succeeds: of joins once one is accepted, of a member once it has synced."""
+    """Forget the refusals of a client that succeeds: of joins once one is accepted, of a member once it has synced.
+
+    An accepted Heartbeat of the classic protocol clears nothing: most of them are applied without this module.
+    """
     if isinstance(event, JoinAnswered | ConsumerHeartbeat):
         came = event.client_id[:MAX_NAME], event.client_host
         over = [key for key, refusal in _refusals_of(replica, *came) if refusal.member_id is None]
@@ -162,8 +165,20 @@ def _clear(replica: GroupReplica, event: _Refused) -> None:
         over = [key for key, refusal in _refusals_of(replica, *came) if _is_of_a_member(refusal) and refusal.member_id]
     else:
         return
+    over += [key for key, refusal in replica.refused.items() if _is_member_again(refusal, event)]
     for key in over:
         del replica.refused[key]
+
+
+def _is_member_again(refusal: Refusal, event: JoinAnswered | SyncAnswered | ConsumerHeartbeat) -> bool:
+    """Tell whether the client that was fenced is now a member, maybe under a new id that its instance id got.
+
+    A client that was fenced by another with the same instance id (82) is not that other client.
+    """
+    if refusal.error not in FENCINGS or refusal.member_id is None:
+        return False
+    by_instance = refusal.instance_id is not None and refusal.error != Error.FENCED_INSTANCE_ID
+    return refusal.member_id == event.member_id or (by_instance and refusal.instance_id == event.instance_id)
 
 
 def _refusals_of(replica: GroupReplica, client_id: str, client_host: str) -> Iterator[tuple[str, Refusal]]:

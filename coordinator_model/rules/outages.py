@@ -19,13 +19,21 @@ COUNTS = frozenset({NO_LINES, CLOCK_STEPPED})
 """The kinds of blind windows after which the time starts again."""
 
 
-class Outages:
-    """The outages of all shards, from their outputs in order."""
+Dumped = tuple[dict[int, int], list[tuple[int, str]]]
 
-    def __init__(self) -> None:
-        self._end_ms: dict[int, int] = {}
-        self._open: set[tuple[int, str]] = set()
+
+class Outages:
+    """The outages of all shards, from their outputs in order; ``kept``: what ``dump`` returned before a restart."""
+
+    def __init__(self, kept: Dumped = ({}, [])) -> None:
+        ends_ms, still_open = kept
+        self._end_ms = dict(ends_ms)
+        self._open = set(still_open)
         """Shards with an outage that still lasts, each with the broker or the reports' holder that shows it."""
+
+    def dump(self) -> Dumped:
+        """Return the whole content: shards do not repeat what they have said, so a restart must not lose it."""
+        return dict(self._end_ms), sorted(self._open)
 
     def take(self, said: Said) -> None:
         """Apply a blind window or a report about brokers. Other outputs change nothing."""

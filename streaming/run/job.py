@@ -245,6 +245,7 @@ class Job:
             suspects=lags.suspects,
             behind_ms=lags.clocks.behind_ms,
             take=lags.add_round,
+            kept=lags.known_round(),
         )
         self._ask_first(end_offsets, lags)
         asked_ms = time.time_ns() // 1_000_000

@@ -155,6 +155,8 @@ class Life:
     def _offsets(self, topic: str, name: str, at_ms: int) -> tuple[int | None, ...]:
         of_topic = {n: p for n, p in self.partitions.items() if p.topic == topic}
         asked = [getattr(of_topic[n], name) if n in of_topic else None for n in range(max(of_topic) + 1)]
+        if name == "stable":
+            asked = [log or (of_topic[n].end if n in of_topic else None) for n, log in enumerate(asked)]
         return tuple(None if log is None else log(at_ms) for log in asked)
 
     def play(self, until_ms: int, thresholds: Thresholds | None = None) -> "Played":

@@ -89,20 +89,22 @@ class EndOffsets:
         suspects: Callable[[], Partitions | None] = dict,
         behind_ms: Callable[[], int] = lambda: 0,
         take: Callable[[Round], None] = lambda _: None,
+        kept: Round = NO_ROUND,
         every_s: float = ROUND_EVERY_S,
     ) -> None:
         """Ask for the `topics` in use. For `suspects` (None: all) ask for the last stable offset too.
 
-        `behind_ms` returns how far the brokers' clocks are behind this machine's.
+        `behind_ms` returns how far the brokers' clocks are behind this machine's. `kept` is the last round of an
+        earlier run: it shows which partitions had no answer. The time until this run asks is no outage.
         """
         timeouts = {"request_timeout_ms": TIMEOUT_MS, "bootstrap_timeout_ms": TIMEOUT_MS}
         self._client = {**client, **timeouts, "metadata_max_age_ms": METADATA_MAX_AGE_MS, **_RECONNECT}
         self._topics, self._suspects, self._behind_ms = topics, suspects, behind_ms
-        self._take, self._every_s = take, every_s
+        self._take, self._kept, self._every_s = take, kept, every_s
         self._metadata = _Metadata()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="end-offsets", daemon=True)
-        self.newest = NO_ROUND
+        self.newest = kept
         self.unanswered: Counter[str] = Counter()
         """What failed in the last round: error -> number of partitions, or of topics that could not be described."""
 
@@ -113,7 +115,7 @@ class EndOffsets:
                 take(self._asked(admin._manager, frozenset(topics)))  # noqa: SLF001 # as below
         except Exception as error:  # noqa: BLE001 # then lags are known later
             log.warning("end offsets cannot be asked for before the first batch", error=repr(error))
-        self._metadata, self.newest = _Metadata(), NO_ROUND
+        self._metadata, self.newest = _Metadata(), self._kept
 
     def start(self) -> Self:
         """Start asking; return at once."""
@@ -162,7 +164,8 @@ class EndOffsets:
         at_ms = _now_ms() - self._behind_ms()
         manager.run(self._ask_leaders, manager, columns)
         self._tell(before)
-        told = _as_round(columns, self.newest, at_ms)
+        gap_ms = 0 if self.newest is self._kept else at_ms - self.newest.at_ms
+        told = _as_round(columns, self.newest, at_ms, gap_ms)
         self.newest = replace(told, gone=self._metadata.gone, unanswered=dict(self.unanswered))
         return self.newest
 
@@ -292,7 +295,7 @@ def _empty(metadata: _Metadata) -> _Columns:
     return _Columns(places, np.full(first, NO_OFFSET), np.full(first, NO_OFFSET))
 
 
-def _as_round(columns: _Columns, before: Round, at_ms: int) -> Round:
+def _as_round(columns: _Columns, before: Round, at_ms: int, gap_ms: int) -> Round:
     """Return the answers as a round; a partition without an answer keeps its earlier one if the topic is the same."""
     ends, starts = columns.ends, columns.starts
     is_told = ends != NO_OFFSET
@@ -303,7 +306,7 @@ def _as_round(columns: _Columns, before: Round, at_ms: int) -> Round:
             continue
         count = min(place.size, known.size)
         now, then = slice(place.first, place.first + count), slice(known.first, known.first + count)
-        was_missing = (before.asked_ms[then] < before.at_ms) | (at_ms - before.at_ms > OUTAGE_MS)
+        was_missing = (before.asked_ms[then] < before.at_ms) | (gap_ms > OUTAGE_MS)
         is_back = is_told[now] & was_missing & (before.asked_ms[then] != NO_OFFSET)
         since_ms[now] = np.where(is_back, at_ms, before.answered_since_ms[then])
         for column, earlier in ((asked_ms, before.asked_ms), (ends, before.ends), (starts, before.starts)):

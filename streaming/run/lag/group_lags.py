@@ -22,7 +22,7 @@ from coordinator_model.group_report import GroupReport, Said, of_kind, reports_i
 from coordinator_model.lag.partition import PartitionLag
 from coordinator_model.lag.window import AHEAD_MS
 from coordinator_model.rules.group_lag import judge_group
-from coordinator_model.rules.outages import Outages
+from coordinator_model.rules.outages import Dumped, Outages
 from coordinator_model.thresholds import Thresholds
 from streaming.run.lag.broker_clocks import BrokerClocks
 from streaming.run.lag.commit_table import CommitTable
@@ -103,6 +103,10 @@ class GroupLags:
         """Return the partitions whose last stable offset should be requested."""
         return self._suspects
 
+    def known_round(self) -> Round:
+        """Return the newest round on disk; call it before batches are applied."""
+        return self._known
+
     def add_round(self, newest: Round) -> None:
         """Add a round of end offsets."""
         self._newest = newest
@@ -131,8 +135,10 @@ class GroupLags:
         """
         told = list(outputs)
         others = [said for said in told if isinstance(said, GroupReport) or said["kind"] != "commits"]
-        views = self._views(others)
-        misdated = self._take_commits(batch_id, list(of_kind(told, "commits")), views)
+        views, outages = self._views(others), self._outages.dump()
+        for output in others:
+            self._outages.take(output)
+        misdated = self._take_commits(batch_id, list(of_kind(told, "commits")), views, outages)
         if misdated:
             counts = {COMMIT_FROM_THE_FUTURE: misdated}
             others.append({"kind": "quarantined", "cluster": self.cluster, "counts": counts})
@@ -171,7 +177,9 @@ class GroupLags:
                 views[report.group] = report.group, report.at_ms, seen(report, report.view)
         return list(views.values())
 
-    def _take_commits(self, batch_id: int, commits: list[Mapping[str, Any]], views: list[View]) -> int:
+    def _take_commits(
+        self, batch_id: int, commits: list[Mapping[str, Any]], views: list[View], outages_before: Dumped
+    ) -> int:
         """Write a batch to the journal and apply its commits; skip a batch that was already applied.
 
         Returns the number of misdated commits.
@@ -187,7 +195,8 @@ class GroupLags:
         ]
         blocks = [base64.b64decode(output["block"]) for output in commits]
         read_ms = max((output["at_ms"] for output in commits), default=FAR_MS)
-        batch = Batch(batch_id, blocks, more, new_round, read_ms)
+        outages = self._outages.dump()
+        batch = Batch(batch_id, blocks, more, new_round, read_ms, None if outages == outages_before else outages)
         self._kept.append(batch)
         if new_round is not None:
             self._know(newest)
@@ -213,7 +222,6 @@ class GroupLags:
         return self._known.ends_at(self._table.topics, topics, partitions, at_ms)
 
     def _take(self, said: Said) -> None:
-        self._outages.take(said)
         if isinstance(said, GroupReport):
             return
         if said["kind"] == "heartbeats":
@@ -356,6 +364,7 @@ class GroupLags:
             "table": self._table.dump(),
             "rounds": self._history.dump(),
             "known": self._known.dump(),
+            "outages": self._outages.dump(),
             "histories": {group: judged.history.tobytes() for group, judged in self._judged.items()},
             "groups": {group: known.dump() for group, known in self._groups.items()},
         }
@@ -366,12 +375,15 @@ class GroupLags:
             self._batch_id = snapshot["batch_id"]
             self._table = CommitTable.load(snapshot["table"])
             self._history, self._known = History.load(snapshot["rounds"]), Round.load(snapshot["known"])
+            self._outages = Outages(snapshot.get("outages", ({}, [])))  # older snapshots have none
             for group, history in snapshot["histories"].items():
                 self._judged[group] = _Judged(history=array("q", history))
             self._groups = {group: SeenGroup.load(known) for group, known in snapshot["groups"].items()}
         for batch in batches:
             if batch.round is not None:
                 self._know(Round.load(batch.round))
+            if batch.outages is not None:
+                self._outages = Outages(batch.outages)
             self._take_batch(batch)
             self._take_views(
                 (group, at_ms, None if view is None else SeenGroup.load(view)) for group, at_ms, view in batch.groups

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from coordinator_model.events import FAR_MS
+from coordinator_model.rules.outages import Dumped
 
 SNAPSHOT_FILE, JOURNAL_FILE = "snapshot", "journal"
 JOURNAL_BYTES = 256 * 1024 * 1024
@@ -42,6 +43,8 @@ class Batch(NamedTuple):
     """The round of end offsets that was new with this batch, if any."""
     read_ms: int = FAR_MS
     """When its commits were read; commits with later timestamps are misdated."""
+    outages: Dumped | None = None
+    """The outages of the shards, if the batch changed them."""
 
 
 class Kept:
@@ -78,7 +81,7 @@ class Kept:
         try:
             journal.write(_framed(tuple(batch)))
             journal.flush()
-            if batch.blocks or batch.groups or batch.round:
+            if batch.blocks or batch.groups or batch.round or batch.outages:
                 os.fdatasync(journal.fileno())
         except OSError:
             self._journal = None

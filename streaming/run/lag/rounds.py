@@ -77,18 +77,20 @@ class Round:
         return counts
 
     def dump(self) -> tuple[Any, ...]:
-        """Return the end offsets in a form that `marshal` can write."""
+        """Return the end offsets in a form that `marshal` can write, and since when they are known."""
         places = {name: tuple(place) for name, place in self.places.items()}
-        return self.at_ms, self.answered_ms, places, self.ends.tobytes(), self.asked_ms.tobytes()
+        since = self.answered_since_ms.tobytes() if self.answered_since_ms.any() else b""
+        return self.at_ms, self.answered_ms, places, self.ends.tobytes(), self.asked_ms.tobytes(), since
 
     @classmethod
     def load(cls, kept: tuple[Any, ...]) -> Self:
-        """Load what `dump` returned."""
+        """Load what `dump` returned; older versions returned nothing after `asked_ms`. Start offsets are not kept."""
         at_ms, answered_ms, places, *columns = kept
-        ends, asked_ms = (np.frombuffer(column, np.int64) for column in columns)
-        return cls(
-            at_ms, answered_ms, {name: Place(*place) for name, place in places.items()}, ends, _NONE, asked_ms, _NONE
-        )
+        ends, asked_ms, *since = (np.frombuffer(column, np.int64) for column in columns)
+        since_ms = since[0] if since and len(since[0]) else np.zeros(len(asked_ms), np.int64)
+        starts = np.full(len(asked_ms), NO_OFFSET)
+        places = {name: Place(*place) for name, place in places.items()}
+        return cls(at_ms, answered_ms, places, ends, starts, asked_ms, since_ms)
 
     def _taken(self, column: Int64s, names: Names[str], topics: Int32s, partitions: Int32s) -> Int64s:
         counts = self.counts_of(names, topics)

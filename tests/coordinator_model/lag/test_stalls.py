@@ -76,6 +76,7 @@ FALSE = {
     "at the end of what is stable": Partition(
         keeps_up(until_ms=100_000, late_ms=0), stable=lambda at_ms: min(at_ms, 96_000) // 100
     ),
+    "of an unknown last stable offset": Partition(keeps_up(until_ms=100_000), stable=lambda _: None),
     "no longer owned": Partition(keeps_up(until_ms=100_000), member=None),
 }
 """Partitions that are behind or silent, and not stalled; beside each m1 keeps up with another."""
@@ -97,6 +98,7 @@ NOTES = {
     "few commits, then none": None,
     "one short of the end": "last-message",
     "at the end of what is stable": "waits-for-transaction",
+    "of an unknown last stable offset": None,
     "no longer owned": "starved",
 }
 
@@ -122,6 +124,19 @@ def test_a_partition_that_its_next_owner_leaves_out_is_stalled_since_the_rebalan
     incident = told.transitions[0].incident
     assert (incident.member_id, incident.generation, incident.opened_ms - T0) == ("m2", 2, 111_000)
     assert 111_000 + 30_000 <= told.opened_at[STALLED, "t-0"] <= 111_000 + 45_000
+
+
+def test_rows_without_any_last_stable_offset_are_judged_all_the_same():
+    """There is nobody to ask for them later."""
+    life = beside(keeps_up(until_ms=100_000))
+    rows = [replace(row, stable_offsets={}) for row in life.rows(3 * MINUTE_MS)]
+    assert played(life, life.events(3 * MINUTE_MS), rows).openings == [(STALLED, "t-0")]
+
+
+def test_a_last_stable_offset_that_is_unknown_for_a_while_closes_nothing():
+    life = beside(keeps_up(until_ms=100_000), stable=lambda at_ms: None if at_ms > 150_000 else at_ms // 100)
+    told = life.play(5 * MINUTE_MS)
+    assert (told.openings, told.closings) == ([(STALLED, "t-0")], [])
 
 
 # ------------------------------------------------------------------ a whole member

@@ -8,7 +8,7 @@ from coordinator_model.rules.evaluate import evaluate
 from coordinator_model.rules.refused_unknown import MAX_CLIENTS
 from coordinator_model.shard import group_judgement
 from coordinator_model.shard.shard import Shard, ShardSettings
-from tests.support.story import T0, Story, Who, rebalance, stable
+from tests.support.story import T0, Story, Who, consumers, rebalance, stable
 
 JOINER = Who("", client_id="worker", host="10.0.0.7")
 
@@ -155,6 +155,15 @@ def test_ids_that_a_coordinator_gives_out_in_an_empty_group_are_told_once():
     told = reports(story, batches=50)
     assert len(told) < 10
     assert told[-1]["view"]["pending_members"]
+
+
+def test_a_refused_leave_that_removes_a_member_has_its_group_evaluated():
+    """The answer 25 shows that m2 is not in generation 2, whose list nobody has seen."""
+    story = Story(poll_ms=10_000).record(100, 0)
+    story.join(5_000, "m2", 1, leader="m1").beats("m2", 6_000, 8_000, error=27)
+    story.join(11_000, "m3", 2, leader="m1", parked_ms=9_000).leave(11_500, "m2", errors={"m2": 25})
+    found = [(one["rule"], one["subject"]) for one in reports(story, 13_500)[-1]["findings"]]
+    assert found == [("member-removed", "m2")]
 
 
 # ------------------------------------------------------------------------------------------------ members refused
@@ -369,6 +378,41 @@ def test_others_cannot_be_silenced_by_one_gap():
         8_000,
         208_000,
     ]
+
+
+@pytest.mark.parametrize("who", ["m1", Who("m1", instance_id="pod-1")], ids=["dynamic", "static"])
+def test_a_member_that_is_one_again_after_each_fenced_heartbeat_is_no_trouble(who):
+    """A heartbeat may be on its way while its member joins the next generation."""
+    story = stable(who, session_ms=300_000)
+    for generation, at_ms in enumerate((200_000, 400_000, 600_000), start=2):
+        rebalance(story.beats("m1", at_ms - 100_000, at_ms, generation - 1, every_ms=50_000), at_ms, generation, who)
+        story.beat(at_ms + 60, "m1", generation - 1, error=22)
+    assert story.play(610_000).of("member-fenced") == []
+
+
+def test_a_kip848_member_that_joins_again_each_time_is_no_trouble():
+    story = consumers("m1")
+    for n, at_ms in enumerate((2_000, 4_000, 6_000)):
+        story.hello(at_ms, "m1", 2 + n, 0, error=110).hello(at_ms + 100, "m1", 0, 3 + n)
+    assert story.play(8_000).of("member-fenced") == []
+
+
+def test_the_lives_of_a_static_member_are_not_counted_together():
+    """After each 25 its client joins again with the same instance id, and gets another member id."""
+    story = stable(Who("a0", instance_id="pod-1"), session_ms=300_000)
+    for n, at_ms in enumerate((100_000, 200_000, 300_000), start=1):
+        story.beat(at_ms, f"a{n - 1}", n, error=25)
+        rebalance(story, at_ms + 100, n + 1, Who(f"a{n}", instance_id="pod-1"))
+    assert story.play(310_000).of("member-fenced") == []
+
+
+def test_a_client_fenced_by_another_with_its_instance_id_is_told():
+    """The other client's joins do not end it: there are two."""
+    story = stable(Who("a", instance_id="pod-1"), session_ms=300_000)
+    for generation, at_ms in enumerate((5_000, 8_000, 11_000), start=2):
+        rebalance(story, at_ms, generation, Who("a", instance_id="pod-1"))
+        story.join(at_ms + 100, Who("b", instance_id="pod-1"), -1, error=82)
+    assert story.play(20_000).opened("member-fenced") == ["pod-1"]
 
 
 # ------------------------------------------------------------------------------------------------ coordinator

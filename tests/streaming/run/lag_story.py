@@ -2,6 +2,8 @@
 
 import base64
 from array import array
+from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -106,9 +108,12 @@ class Lags:
         self.said = [said for pair in zip(of_kind(told, "partitions"), judged, strict=True) for said in pair]
         return self.said
 
-    def ask(self, at_ms, ends, **more):
-        """Ask a round."""
-        self.lags.add_round(round_of(at_ms, ends, **more))
+    def ask(self, at_ms, ends, stable=MappingProxyType({}), **more):
+        """Ask a round, and the last stable offsets of the suspects: their ends, unless `stable` tells others."""
+        suspects = [(topic, number) for topic, numbers in self.lags.suspects().items() for number in numbers]
+        known = {(topic, n): ends[topic][n] for topic, n in suspects if n < len(ends.get(topic, ()))}
+        stable = {place: offset for place, offset in (known | stable).items() if place in known and offset is not None}
+        self.lags.add_round(replace(round_of(at_ms, ends, **more), stable=stable))
 
     def round(self, at_ms, ends, *outputs, **more):
         """Ask a round, apply the batch that began after it, and judge in the next."""

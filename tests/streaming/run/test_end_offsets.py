@@ -3,6 +3,7 @@
 import time
 import uuid
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from streaming.kafka_config import Kafka
 from streaming.run.lag import end_offsets
 from streaming.run.lag.end_offsets import EndOffsets
 from streaming.run.lag.names import Names
-from streaming.run.lag.rounds import NO_ROUND, History
+from streaming.run.lag.rounds import NO_ROUND, History, Round
 from tests.streaming.run.lag_story import T0, round_of
 from tests.support.secured import PASSWORD, USER
 
@@ -184,6 +185,25 @@ def test_no_broker_is_no_error():
 
 
 # ------------------------------------------------------------------------------------------------ history
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_who_had_no_answer_before_a_restart_is_known_after_it(kept):
+    """Partition 1 had none in the last round, partition 2 has been back for a minute; an hour later all answer."""
+    last = round_of(T0, {"orders": [50, 3, 7]})
+    last = replace(last, asked_ms=last.asked_ms - [0, 10_000, 0], answered_since_ms=np.array([0, 0, T0 - 60_000]))
+    again = EndOffsets({}, list, kept=Round.load(last.dump()) if kept else NO_ROUND)
+    topic = end_offsets._Topic("id-of-orders", [1, 1, 1])
+    again._metadata = end_offsets._Metadata({"orders": topic}, frozenset({"orders"}), asked_s=time.monotonic())
+    told = again._asked(AllAnswer(), frozenset({"orders"}))
+    assert told.answered_since_ms.tolist() == ([0, told.at_ms, T0 - 60_000] if kept else [0, 0, 0])
+
+
+class AllAnswer:
+    """Brokers that tell all end offsets."""
+
+    def run(self, _ask, _manager, columns):
+        columns.ends[:], columns.starts[:] = 60, 0
 
 
 def waits(history, *places):

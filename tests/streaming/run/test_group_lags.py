@@ -437,16 +437,69 @@ def test_commits_from_the_future_count_as_of_when_they_are_read_and_are_counted(
 KINDS = {NO_LINES: False, CLOCK_STEPPED: False, LINES_LOST: True, COARSE_INSTANTS: True, NO_REQUEST_LOG: True}
 
 
-@pytest.mark.parametrize("why", KINDS)
-def test_only_blind_windows_in_which_nobody_can_commit_begin_the_count_anew(why, lags):
-    """A partition is left behind after a minute; its owner keeps up with the other one."""
+def left_behind(lags, turns, *more, kind="classic", **asked):
+    """Play rounds; a partition is left behind after a minute, its owner keeps up with another. Return who is named."""
     named = set()
-    for number in range(1, 16):
+    for number in turns:
         at_ms, offset = T0 + number * 10_000, number * 10
         stuck = [("pay", "orders", 0, offset, 2 * number, at_ms - 1_000)] if number < 7 else []
         well = ("pay", "orders", 1, offset, 2 * number + 1, at_ms - 1_000)
-        blind = {"kind": "blind", "shard": 3, "broker": "broker-1", "until_ms": at_ms, "why": why}
-        owned = report("pay", member("m1", partitions=(0, 1)), at_ms=at_ms)
-        said = lags.round(at_ms, {"orders": [offset, offset]}, commits(*stuck, well), owned, blind)
+        owned = report("pay", member("m1", partitions=(0, 1)), at_ms=at_ms, type=kind)
+        outputs = [told(at_ms) for told in more]
+        said = lags.round(at_ms, {"orders": [offset, offset]}, commits(*stuck, well), owned, *outputs, **asked)
         named |= {finding["subject"] for told in reports_in(said) for finding in told.findings}
+    return named
+
+
+def blind_until(until_ms, why=NO_LINES):
+    return {"kind": "blind", "shard": 3, "broker": "broker-1", "until_ms": until_ms, "why": why}
+
+
+@pytest.mark.parametrize("why", KINDS)
+def test_only_blind_windows_in_which_nobody_can_commit_begin_the_count_anew(why, lags):
+    named = left_behind(lags, range(1, 16), lambda at_ms: blind_until(at_ms, why))
     assert named == ({"orders-0"} if KINDS[why] else set())
+
+
+def restarted(lags, *, killed):
+    if not killed:
+        with lags.lags:
+            pass
+    return Lags(lags.folder, committed=lags.batch)
+
+
+@pytest.mark.parametrize("kind", ["classic", "simple"])
+def test_what_waits_for_a_transaction_is_not_stalled_after_a_restart(lags, kind):
+    """The last stable offset is asked for only after the first round."""
+    stable = {("orders", 0): 60}
+    assert left_behind(lags, range(1, 16), kind=kind, stable=stable) == set()
+    again = restarted(lags, killed=True)
+    assert left_behind(again, range(16, 20), kind=kind, stable=stable) == set()
+
+
+def test_what_is_stalled_is_named_after_a_restart(lags):
+    assert left_behind(lags, range(1, 10)) == set()
+    assert left_behind(restarted(lags, killed=True), range(10, 16)) == {"orders-0"}
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_an_outage_that_is_over_is_known_after_a_restart(lags, killed):
+    assert left_behind(lags, range(1, 15), blind_until) == set()
+    assert left_behind(restarted(lags, killed=killed), range(15, 18)) == set()
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_an_outage_that_lasts_is_known_after_a_restart(lags, killed):
+    assert left_behind(lags, range(1, 7)) == set()
+    assert left_behind(lags, range(7, 8), lambda _: blind_until(None), kind="simple") == set()
+    again = restarted(lags, killed=killed)
+    assert left_behind(again, range(8, 20), kind="simple") == set()
+
+
+def test_a_snapshot_of_an_older_version_tells_of_no_outage(lags):
+    left_behind(lags, range(1, 15), blind_until)
+    state = lags.lags._dump()
+    del state["outages"]
+    state["known"] = state["known"][:-1]
+    lags.lags._kept.snapshot(state)
+    assert left_behind(Lags(lags.folder, committed=lags.batch), range(15, 18)) == {"orders-0"}
