@@ -50,7 +50,7 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
     if replica.type is GroupType.SIMPLE or replica.deleted:
         replica.type, replica.deleted = GroupType.CLASSIC, False
     if answering_coordinator.has_loaded_since(replica, event, context):
-        replica.revert_to_last_record(event.answer_ms)
+        _load_from_the_log(replica, event, context)
     _take_protocol(replica, event)
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
         _end_phase(replica, event, context)
@@ -66,6 +66,20 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
         replica.listed_generation = event.generation
         _apply_leaders_list(replica, event, context)
     _rebalance_if_one_left(replica, event)
+
+
+def _load_from_the_log(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
+    """Revert to the last record. A generation that the log lacks restarts no session at the coordinator that loads it.
+
+    The deposed coordinator may have gone on with that generation until after the load.
+    """
+    announced_ms = replica.generation_since_ms
+    replica.revert_to_last_record(event.answer_ms)
+    moves = (r.low_ms for r in context.timer_resets if r.is_move and r.broker == event.broker)
+    moved_ms = max(moves, default=event.answer_ms)
+    for member in replica.members.values():
+        if (member.timer_reset_ms or 0) >= announced_ms:
+            member.timer_reset_ms = min(member.timer_reset_ms or 0, moved_ms)
 
 
 def _is_late(replica: GroupReplica, event: JoinAnswered) -> bool:

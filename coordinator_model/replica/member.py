@@ -155,7 +155,10 @@ class Member:
 
     @property
     def revoke_deadline_ms(self) -> int | None:
-        """When the coordinator removes it unless it has given up what it has to; None: it has nothing to give up."""
-        if self.revoking_since_ms is None or self.rebalance_timeout_ms is None:
+        """When the coordinator removes it unless it has given up what it has to; None: it does not have to by then.
+
+        A classic member has a timer for that only since a coordinator has loaded the group.
+        """
+        if self.revoking_since_ms is None or self.rebalance_timeout_ms is None or self.is_classic_among_consumers:
             return None
         return self.revoking_since_ms + self.rebalance_timeout_ms

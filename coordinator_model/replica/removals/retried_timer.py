@@ -25,12 +25,13 @@ SAME_STEP_MS = 50
 def may_be_any(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
     """Tell whether the removal is a retry of any timer that had run out before and whose write timed out.
 
-    That may be a timer of the member itself, from before it was heard again or before its group changed its type, or a
-    timer of the former member.
+    That may be a timer of the member itself, from before it was heard again, from before it left and came back, or from
+    before its group changed its type. It may also be a timer of the former member.
     """
     member, timeout_ms = departure.member, session_timeout_ms(departure.member, context)
     ran_ms = [seen.at_ms for seen in replica.violations if seen.client == who(member)]
-    heard_ms = (member.last_heartbeat_ms, member.previous_heartbeat_ms, member.parked_heartbeat_ms)
+    lives = [member, *(leave.member for leave in replica.leaves if leave.member.member_id == member.member_id)]
+    heard_ms = [at_ms for m in lives for at_ms in (m.last_heartbeat_ms, m.previous_heartbeat_ms, m.parked_heartbeat_ms)]
     ran_ms += [at_ms + timeout_ms for at_ms in heard_ms if at_ms is not None and timeout_ms is not None]
     return _is_tried_again(replica, departure, ran_ms)
 

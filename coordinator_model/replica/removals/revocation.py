@@ -45,7 +45,8 @@ def own_timers_ms(member: Member, context: JudgementContext) -> list[int]:
     A coordinator that loads the group restarts the timers of revocations, but not those of joins and syncs
     (``GroupMetadataManager.onLoaded``). A timer that was due by the latest possible load may have run before it. A
     revocation's timer that was started before a static member left for a while (-2) does nothing, because that changes
-    the member's epoch (``GroupMetadataManager.scheduleConsumerGroupRebalanceTimeout``).
+    the member's epoch (``GroupMetadataManager.scheduleConsumerGroupRebalanceTimeout``). A classic member has such a
+    timer only since a load (``GroupMetadataManager.maybeReconcile``).
     """
     loads = [reset for reset in context.timer_resets if reset.may_load]
     starts_ms = [
@@ -57,8 +58,9 @@ def own_timers_ms(member: Member, context: JudgementContext) -> list[int]:
     if member.revoking_since_ms is not None:
         since = [reset for reset in loads if reset.low_ms >= member.revoking_since_ms]
         loaded_by_ms = max((reset.high_ms for reset in since if reset.high_ms is not None), default=None)
-        if member.away_ms is None and (loaded_by_ms is None or member.revoking_since_ms + timeout_ms <= loaded_by_ms):
-            starts_ms.append(member.revoking_since_ms)
+        if member.kip848 and member.away_ms is None:
+            due_ms = member.revoking_since_ms + timeout_ms
+            starts_ms += [member.revoking_since_ms] if loaded_by_ms is None or due_ms <= loaded_by_ms else []
         if loaded_by_ms is not None:
             starts_ms.append(loaded_by_ms)
     return [since_ms + timeout_ms for since_ms in starts_ms]
