@@ -31,8 +31,9 @@ MEMBER_FENCED = Rule(
     severities=(Severity.WARN,),
     evidence="observed",
     true_when=(
-        "a client goes on as a member although the coordinator no longer knows it: three times it gets one of the"
-        " answers UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID and FENCED_MEMBER_EPOCH"
+        "a client goes on as a member although the coordinator no longer knows it: three times, and without becoming a"
+        " member again in between, it gets one of the answers UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID"
+        " and FENCED_MEMBER_EPOCH"
     ),
     clears="`recovered` (no such answer for `resolve_after_ms`)",
     thresholds=("resolve_after_ms",),
