@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import requests
 from grafana_api.grafana_api import GrafanaException
@@ -19,7 +19,7 @@ from grafana_api.grafana_face import GrafanaFace
 
 from dashboards.files import FOLDER, TAG
 from dashboards.unreachable import reason
-from streaming.commands.remote import TOKEN_VARIABLE
+from streaming.commands.remote import TOKEN_VARIABLE, http_parts
 from streaming.config_text import mask_url
 
 OLDEST_MAJOR: Final = 10
@@ -73,12 +73,8 @@ def connect(url: str, login: Login, *, ca_file: str | None = None, plain_http: b
 
     Plain http is allowed only on loopback, unless `plain_http` is set.
     """
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and "@" not in parts.netloc and parts.port != 0
-    except ValueError:  # of an address in brackets, or of a port
-        usable = False
-    if not usable:
+    parts = http_parts(url)
+    if parts is None or not parts.hostname:
         raise AddressError("the URL has to be https://host[:port][/path], without user and password in it")
     if parts.scheme == "http" and parts.hostname not in LOOPBACK and not plain_http:
         raise AddressError("plain http would show the credentials to the network: use https, or --plain-http")

@@ -6,7 +6,7 @@ written raw between backticks, where PromQL has no escapes. Only an id that cont
 not its page.
 
 Every expression drops Prometheus' own labels (`instance`, `job`) by aggregating over ours, so that two `serve`s on one
-store are shown as one. A sum would count them both: it is a sum of what `once` returns.
+store are shown as one. A sum would count each series twice, so sums go over what `once` returns.
 """
 
 from typing import Final
@@ -45,7 +45,7 @@ def rate(metric: str, *by: str, where: str = IN_CLUSTER) -> str:
 
 
 def increase(metric: str, *by: str, window: str = "$__range", where: str = IN_CLUSTER) -> str:
-    """Return how much a counter grew within a window: the time shown."""
+    """Return how much a counter grew within a window, by default the time shown."""
     return f"sum by ({', '.join(by)}) ({once(f'increase({metric}{{{where}}}[{window}])')})"
 
 
@@ -57,7 +57,7 @@ def quantile(histogram: str, share: float) -> str:
 def new_generations(window: str, where: str = IN_CLUSTER) -> str:
     """Count generations begun within a window. Unlike `changes`, this counts all of several between two scrapes.
 
-    A group that is deleted and created again begins at 1, as a counter does that is set back.
+    A group that is deleted and created again begins at 1, like a counter that is reset.
     """
     return f"max {_BY_GROUP} (round(increase({metrics.GROUP_GENERATION}{{{where}}}[{window}])))"
 

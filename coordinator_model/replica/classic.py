@@ -361,10 +361,13 @@ def is_gone(replica: GroupReplica, member_id: str, applied_ms: int) -> bool:
     A coordinator that wakes from a pause may answer a member's heartbeat and replace the member within one millisecond.
     """
     return any(d.member.member_id == member_id and d.gone_ms >= applied_ms for d in replica.departures) or any(
-        leave.applied_ms + (CUT_MS if leave.cause is Cause.REPLACED and not leave.member.kip848 else 0) >= applied_ms
+        leave.member.member_id == member_id and leave.applied_ms + _cut_ms(leave) >= applied_ms
         for leave in replica.leaves
-        if leave.member.member_id == member_id
     )
+
+
+def _cut_ms(leave: Leave) -> int:
+    return CUT_MS if leave.cause is Cause.REPLACED and not leave.member.kip848 else 0
 
 
 def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> None:

@@ -74,18 +74,25 @@ def note(replica: GroupReplica, event: object, resolve_after_ms: int) -> None:
     """Note an answer; a join that succeeds clears its client. ``resolve_after_ms``: see ``over_ms``."""
     if not isinstance(event, _Refused):
         return
-    if event.error in JOIN_REFUSALS and isinstance(event, JoinAnswered | ConsumerHeartbeat):
-        _count_join(replica, event, event.client_id, event.client_host, None, resolve_after_ms)
-    elif event.error in MEMBER_REFUSALS and isinstance(event, Heartbeat | SyncAnswered):
-        member = replica.members.get(event.member_id) or Member(event.member_id)
-        _count_join(replica, event, member.client_id, member.client_host, event.member_id, resolve_after_ms)
-    elif event.error in FENCINGS and event.member_id:
-        instance_id = _instance_of(replica, event)
-        who = instance_id or event.member_id
-        named = _Client(None, None, event.member_id, instance_id)
-        _count(replica, f"{event.error}\n{who[:MAX_NAME]}", event, named, resolve_after_ms)
+    refused = _refused_client(replica, event)
+    if refused is not None:
+        _count(replica, *refused, event, resolve_after_ms)
     elif replica.refused and event.error == 0:
         _clear(replica, event)
+
+
+def _refused_client(replica: GroupReplica, event: _Refused) -> tuple[str, _Client] | None:
+    """Return the key under which a refusal is counted, and the client that was refused; None: it does not count."""
+    if event.error in JOIN_REFUSALS and isinstance(event, JoinAnswered | ConsumerHeartbeat):
+        return _by_name(replica, event, event.client_id, event.client_host, None)
+    if event.error in MEMBER_REFUSALS and isinstance(event, Heartbeat | SyncAnswered):
+        member = replica.members.get(event.member_id) or Member(event.member_id)
+        return _by_name(replica, event, member.client_id, member.client_host, event.member_id)
+    if event.error in FENCINGS and event.member_id:
+        instance_id = _instance_of(replica, event)
+        who = instance_id or event.member_id
+        return f"{event.error}\n{who[:MAX_NAME]}", _Client(None, None, event.member_id, instance_id)
+    return None
 
 
 def is_idle(replica: GroupReplica, event: object) -> bool:
@@ -126,8 +133,8 @@ def _is_known(replica: GroupReplica, member_id: str) -> bool:
 def counts_to_report(replica: GroupReplica) -> dict[str, object]:
     """Return what is reported again when it changes: how often clients are refused, and whether ids are pending (79).
 
-    The counts are in powers of two, so that they change each time they have doubled. A count that starts again is told
-    by its beginning.
+    The counts are in powers of two, so that they change each time they have doubled. A count that has started again
+    shows by its beginning.
     """
     refused = ((key, refusal) for key, refusal in replica.refused.items() if refusal.repeated_ms is not None)
     counts: dict[str, object] = {key: refusal.times.bit_length() for key, refusal in refused}
@@ -136,19 +143,13 @@ def counts_to_report(replica: GroupReplica) -> dict[str, object]:
     return counts | {"pending": bool(replica.pending)}
 
 
-def _count_join(
-    replica: GroupReplica,
-    event: _Refused,
-    client_id: str,
-    client_host: str,
-    member_id: str | None,
-    resolve_after_ms: int,
-) -> None:
-    """Count a client that is refused: by its id and host, or if these are not known by its member id."""
+def _by_name(
+    replica: GroupReplica, event: _Refused, client_id: str, client_host: str, member_id: str | None
+) -> tuple[str, _Client]:
+    """Return key and client by the client's id and host, or if these are not known by its member id."""
     client_id = client_id[:MAX_NAME]
     who = f"{client_id}\n{client_host}" if client_id or member_id is None else f"\n{member_id[:MAX_NAME]}"
-    named = _Client(client_id, client_host, member_id, _instance_of(replica, event))
-    _count(replica, f"{event.error}\n{who}", event, named, resolve_after_ms)
+    return f"{event.error}\n{who}", _Client(client_id, client_host, member_id, _instance_of(replica, event))
 
 
 def _clear(replica: GroupReplica, event: _Refused) -> None:
@@ -171,7 +172,7 @@ def _clear(replica: GroupReplica, event: _Refused) -> None:
 
 
 def _is_member_again(refusal: Refusal, event: JoinAnswered | SyncAnswered | ConsumerHeartbeat) -> bool:
-    """Tell whether the client that was fenced is now a member, maybe under a new id that its instance id got.
+    """Tell whether the client that was fenced is a member now, perhaps with its instance id and a new member id.
 
     A client that was fenced by another with the same instance id (82) is not that other client.
     """
@@ -207,7 +208,7 @@ def over_ms(refusal: Refusal, resolve_after_ms: int) -> int:
     return refusal.last_ms + (REFUSAL_MEMORY_MS if lasts else resolve_after_ms)
 
 
-def _count(replica: GroupReplica, key: str, event: _Refused, who: _Client, resolve_after_ms: int) -> None:
+def _count(replica: GroupReplica, key: str, who: _Client, event: _Refused, resolve_after_ms: int) -> None:
     at_ms, known = event.order_ms, replica.refused.get(key)
     if known is None and _is_full(replica.refused, event.error, at_ms):
         key, who = _OTHERS_JOINING if event.error in JOIN_REFUSALS else _OTHERS_FENCED, _OTHERS

@@ -33,9 +33,9 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     While the coordinator is silent, nobody knows whether the partitions still have no owner. So a finding that was
     reported goes on as it was, and none begins.
     """
-    since_ms, told = quiet_since_ms(replica, context), context.reported.get(PARTITION_UNOWNED.id)
+    since_ms, reported = quiet_since_ms(replica, context), context.reported.get(PARTITION_UNOWNED.id)
     unknown = context.waiting or context.stalled
-    if since_ms is None or not context.topic_partitions or (unknown and told is None):
+    if since_ms is None or not context.topic_partitions or (unknown and reported is None):
         return NOTHING
     missing = unowned_partitions(replica, context)
     if not missing:
@@ -44,7 +44,7 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     page_ms = since_ms + max(context.thresholds.page_after_ms, context.thresholds.unstable_after_ms)
     if context.progress_ms < warn_ms:
         return Verdict(None, warn_ms)
-    paging = told == PARTITION_UNOWNED.worst if unknown else context.progress_ms >= page_ms
+    paging = reported == PARTITION_UNOWNED.worst if unknown else context.progress_ms >= page_ms
     listed = ", ".join(f"{topic}-{partition}" for topic, partition in missing[:8])
     finding = Finding(
         rule=PARTITION_UNOWNED.id,

@@ -48,11 +48,11 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     While the coordinator is silent, nobody knows whether the phase is over. So a finding that was reported goes on, and
     none begins: the time is counted from the end of the silence.
     """
-    phase, told = phase_of(replica, context), REBALANCE_STUCK.id in context.reported
+    phase, is_reported = phase_of(replica, context), REBALANCE_STUCK.id in context.reported
     unknown = context.waiting or context.stalled or not _is_seen(replica, context)
-    if phase is None or (unknown and not told):
+    if phase is None or (unknown and not is_reported):
         return NOTHING
-    slow_ms, resets = _slow_after_ms(replica, context), () if told else context.timer_resets
+    slow_ms, resets = _slow_after_ms(replica, context), () if is_reported else context.timer_resets
     due_ms = max(phase.since_ms, context.live_from_ms, *(r.high_ms or 0 for r in resets)) + slow_ms
     if context.progress_ms < due_ms:
         return Verdict(None, due_ms)

@@ -21,7 +21,7 @@ TOKEN_VARIABLE: Final = "GROUP_MONITOR_GRAFANA_TOKEN"  # noqa: S105 - its name
 PASSWORD_VARIABLE: Final = "GROUP_MONITOR_GRAFANA_PASSWORD"  # noqa: S105 - its name
 _ADDRESS: Final = re.compile(r"https?://[^\s\"'\\#?]+")
 _MONITOR: Final[dict[str, Any]] = {
-    "default": "http://127.0.0.1:8844",
+    "default": remote.DEFAULT_URL,
     "show_default": True,
     "metavar": "URL",
     "help": "The address at which a browser finds `serve`, its public_url: dashboards and alerts link there.",

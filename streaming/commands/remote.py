@@ -12,7 +12,7 @@ from email.message import Message
 from http.client import HTTPException, IncompleteRead
 from typing import Any, Final, NamedTuple
 from urllib.error import HTTPError, URLError
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 from urllib.request import Request, urlopen
 
 import click
@@ -48,16 +48,21 @@ class Listing(NamedTuple):
             click.echo(f"{what}: {self.cut}; --limit shows more", err=True)
 
 
+def http_parts(url: str) -> SplitResult | None:
+    """Return the parts of an http:// or https:// URL without user and password; None: it is not such a URL."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and "@" not in parts.netloc and parts.port != 0
+    except ValueError:  # of an address in brackets, or of a port
+        return None
+    return parts if usable else None
+
+
 class Monitor:
     """A running `serve`."""
 
     def __init__(self, url: str) -> None:
-        try:
-            parts = urlsplit(url)
-            usable = parts.scheme in ("http", "https") and "@" not in parts.netloc and parts.port != 0
-        except ValueError:  # of an address in brackets, or of a port
-            usable = False
-        if not usable:
+        if http_parts(url) is None:
             wanted = "an http:// or https:// URL is needed, without user and password in it"
             raise click.BadParameter(wanted, param_hint="--url")
         self.url = url.rstrip("/")

@@ -213,8 +213,8 @@ def _gather_counted(rows: Rows, output: Mapping[str, Any]) -> None:
 def _gather_progress(rows: Rows, output: Mapping[str, Any]) -> None:
     cluster = clean(output["cluster"], 255)
     shard = output["shard"]
-    has_groups = output.get("groups") != 0  # else this is its last word: nothing is sent to it any more
-    at_ms, held = (output.get("at_ms") or 0) * has_groups, output.get("held") or 0
+    has_groups = output.get("groups") != 0  # a shard without groups gets no more rows, so its progress would stay old
+    at_ms, held = (output.get("at_ms") or 0) if has_groups else 0, output.get("held") or 0
     if has_groups or (cluster, shard) not in rows.shards:  # a shard may be split over several keys
         rows.shards[cluster, shard] = {"cluster": cluster, "shard": shard, "at_ms": at_ms, "held": held}
     for name, seen in output.get("brokers", {}).items():

@@ -58,9 +58,9 @@ def own_timers_ms(member: Member, context: JudgementContext) -> list[int]:
     if member.revoking_since_ms is not None:
         since = [reset for reset in loads if reset.low_ms >= member.revoking_since_ms]
         loaded_by_ms = max((reset.high_ms for reset in since if reset.high_ms is not None), default=None)
-        if member.kip848 and member.away_ms is None:
-            due_ms = member.revoking_since_ms + timeout_ms
-            starts_ms += [member.revoking_since_ms] if loaded_by_ms is None or due_ms <= loaded_by_ms else []
+        was_due = loaded_by_ms is None or member.revoking_since_ms + timeout_ms <= loaded_by_ms
+        if member.kip848 and member.away_ms is None and was_due:
+            starts_ms.append(member.revoking_since_ms)
         if loaded_by_ms is not None:
             starts_ms.append(loaded_by_ms)
     return [since_ms + timeout_ms for since_ms in starts_ms]
