@@ -20,7 +20,7 @@ from typing import Any
 
 from coordinator_model.client import ShownClient, is_same_client, who
 from coordinator_model.group_report import GroupReport, JudgedBy, Said, instant_ms, place_of
-from coordinator_model.membership import held_by, unowned
+from coordinator_model.membership import Partition, held_by, subscribed, unowned, wanted
 from coordinator_model.rules.group_set_aside import GROUP_SET_ASIDE
 from coordinator_model.rules.registry import (
     AT_RISK_RULES,
@@ -33,7 +33,7 @@ from coordinator_model.rules.registry import (
     VIOLATIONS,
 )
 from coordinator_model.rules.telemetry_uncovered import TELEMETRY_UNCOVERED
-from coordinator_model.states import MEMBER_REMOVED, SESSION_EXPIRED, Evidence, GroupState, Severity
+from coordinator_model.states import MEMBER_REMOVED, SESSION_EXPIRED, Evidence, GroupState, GroupType, Severity
 from coordinator_model.thresholds import Thresholds
 
 RESOLVE_AFTER_MS = Thresholds().resolve_after_ms
@@ -303,9 +303,20 @@ def _adopted_end(
     if same or any(_is_return(incident, member, members) for member in members):
         return [_closed(incident, "rejoined", at_ms)]
     well_ms = max(stable_ms, incident.at_ms) + resolve_after_ms
-    held = (place for member in members for place in held_by(member))
-    is_well = at_ms >= well_ms and (not members or not unowned(map(tuple, incident.partitions), held))
-    return [_closed(incident, "recovered", well_ms)] if is_well else []
+    return [_closed(incident, "recovered", well_ms)] if at_ms >= well_ms and not _unowned(incident, view) else []
+
+
+def _unowned(incident: Incident, view: Mapping[str, Any]) -> list[Partition]:
+    """Return the incident's partitions that nobody reads now, as ``GroupReplica.unowned`` does.
+
+    A group without members has none. The view does not show which partitions exist.
+    """
+    members = view["members"]
+    if not members or any(member["partitions_left_out"] for member in members):
+        return []
+    topics = subscribed(member["topics"] for member in members) if view["type"] == GroupType.CLASSIC else None
+    places = [(topic, number) for topic, number in incident.partitions]
+    return unowned(wanted(places, topics), (place for member in members for place in held_by(member)))
 
 
 def _is_accepted(incident: Incident, member: Mapping[str, Any]) -> bool:

@@ -1,7 +1,7 @@
 """The members of a group and their partitions, from a view, and what changed between two generations."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -32,6 +32,17 @@ def unowned(wanted: Iterable[Partition], owned: Iterable[Partition]) -> list[Par
     """Return the partitions that no member holds, sorted."""
     held = owned if isinstance(owned, AbstractSet) else set(owned)
     return sorted({place for place in wanted if place not in held})  # usually empty
+
+
+def subscribed(topics_of_members: Iterable[Collection[str]]) -> set[str] | None:
+    """Return the topics that members subscribe to; None: what a member subscribes to is not known."""
+    named = [*topics_of_members]
+    return {topic for topics in named for topic in topics} if all(named) else None
+
+
+def wanted(places: Iterable[Partition], topics: Collection[str] | None) -> list[Partition]:
+    """Return the partitions of subscribed topics. ``topics`` None: these are not known, so all partitions count."""
+    return [place for place in places if topics is None or place[0] in topics]
 
 
 def membership(view: Mapping[str, Any]) -> Membership:

@@ -1,8 +1,9 @@
 """What the replica knows about one group: plain values. Nothing outside this package writes to them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
-from coordinator_model.membership import Partition, partitions_of, unowned
+from coordinator_model.membership import Partition, partitions_of, subscribed, unowned, wanted
 from coordinator_model.replica.member import Assignment, Member
 from coordinator_model.replica.notes import (
     Divergence,
@@ -286,7 +287,22 @@ class GroupReplica:
         """Return every (topic, partition) that a member holds."""
         return {place for member in self.members.values() for place in partitions_of(member.assignment)}
 
-    def unowned(self, assignment: Assignment) -> list[Partition]:
-        """Return the partitions of an assignment that nobody reads now."""
-        counts = self.state in (GroupState.STABLE, GroupState.RECONCILING, GroupState.ASSIGNING)
-        return unowned(partitions_of(assignment), self.owned() if counts else ())
+    @property
+    def owners_known(self) -> bool:
+        """Whether all assigned partitions of all members are kept. If not, an owner may be missing."""
+        return not any(member.partitions_left_out for member in self.members.values())
+
+    def unowned(self, assignment: Assignment, counts: Mapping[str, int]) -> list[Partition]:
+        """Return the partitions of an assignment that somebody should read now and nobody does.
+
+        ``counts``: topic to its number of partitions, as far as it is known. Nobody has to read a partition that does
+        not exist any more or, once the group is at rest, one of a topic that no member subscribes to any more. Members
+        of newer groups own topics by id and subscribe by name, so their subscriptions are not compared.
+        """
+        places = [place for place in partitions_of(assignment) if place[1] < counts.get(place[0], place[1] + 1)]
+        if self.state not in (GroupState.STABLE, GroupState.RECONCILING, GroupState.ASSIGNING):
+            return unowned(places, ())
+        if not self.owners_known:
+            return []
+        topics = subscribed(member.topics for member in self.members.values())
+        return unowned(wanted(places, topics if self.type is GroupType.CLASSIC else None), self.owned())

@@ -7,6 +7,7 @@ make one page together (``coordinator-paused``), not one page per member.
 
 from coordinator_model import states
 from coordinator_model.client import who
+from coordinator_model.membership import Partition
 from coordinator_model.replica import poll_times
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
@@ -22,8 +23,9 @@ from coordinator_model.states import Cause, Evidence, GroupState, Severity
 
 MEMBER_CLEARS = (
     "`rejoined` (the client is back: with the same instance id, on the same connection, or with the same client id and"
-    " host if no other member has both), `recovered` (the group is stable without it, and every partition has an"
-    " owner), `refuted` (the coordinator accepted the member again), `group-deleted`"
+    " host if no other member has both), `recovered` (the group is stable without it, and each of its partitions has"
+    " an owner, does not exist any more, or is of a topic that no member subscribes to any more), `refuted` (the"
+    " coordinator accepted the member again), `group-deleted`"
 )
 ESCALATION = ("page_after_ms", "recurrences_to_page", "recurrence_window_ms", "resolve_after_ms")
 SESSION_EXPIRED = Rule(
@@ -143,7 +145,7 @@ def closing(replica: GroupReplica, departure: Departure, context: JudgementConte
         return None
     if departure.returned_ms is not None:
         return "rejoined", max(departure.returned_ms, replica.stable_since_ms, departure.removed_ms)
-    if departure.member.member_id in replica.members or replica.unowned(departure.member.assignment):
+    if departure.member.member_id in replica.members or _unowned(replica, departure, context):
         return None
     since_ms = max(replica.stable_since_ms, departure.removed_ms)
     return "recovered", since_ms + context.thresholds.resolve_after_ms
@@ -155,7 +157,7 @@ def _severity(replica: GroupReplica, departure: Departure, context: JudgementCon
         return STREAMS_SEVERITY, None
     rule, thresholds = RULES[departure.rule or ""], context.thresholds
     page_ms = departure.removed_ms + thresholds.page_after_ms
-    unowned = bool(replica.unowned(departure.member.assignment)) and departure.returned_ms is None
+    unowned = bool(_unowned(replica, departure, context)) and departure.returned_ms is None
     if departure.rule == MEMBER_REMOVED.id and departure.seen_generation is not None:
         return rule.severity, None  # only records are read, and every shutdown and every deploy looks like this
     if departure.rule == MEMBER_REMOVED.id:  # the client may just have been closed, so it never pages
@@ -170,6 +172,10 @@ def _severity(replica: GroupReplica, departure: Departure, context: JudgementCon
         if empty or _recurs(replica, departure, context):
             return rule.worst, None
     return rule.severity, page_ms if unowned else None
+
+
+def _unowned(replica: GroupReplica, departure: Departure, context: JudgementContext) -> list[Partition]:
+    return replica.unowned(departure.member.assignment, context.topic_partitions)
 
 
 def _recurs(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
@@ -210,7 +216,7 @@ def _finding(replica: GroupReplica, departure: Departure, severity: Severity, co
             "max_poll_interval_ms": member.rebalance_timeout_ms,
             "last_heartbeat_ms": member.last_heartbeat_ms,
             "removed_ms": departure.removed_ms,
-            "unowned": len(replica.unowned(member.assignment)),
+            "unowned": len(_unowned(replica, departure, context)),
             **_interval(departure),
             **(poll_times.detail(member) if rule == POLL_EXCEEDED.id else {}),
             **({"source": "coordinator-log"} if departure.from_log else {}),

@@ -65,9 +65,7 @@ def unowned_partitions(replica: GroupReplica, context: JudgementContext) -> list
     """Return the partitions of subscribed topics that have no owner, sorted."""
     wanted = {topic for member in replica.members.values() for topic in member.topics}
     owned = replica.owned()
-    if any(member.partitions_left_out for member in replica.members.values()):
-        return []  # not all assigned partitions are kept, so an owner may be missing
-    if not wanted & {topic for topic, _ in owned}:
+    if not replica.owners_known or not wanted & {topic for topic, _ in owned}:
         return []  # nothing is assigned, or topics are known by id only
     places = ((topic, number) for topic in wanted for number in range(context.topic_partitions.get(topic, 0)))
     return unowned(places, owned)

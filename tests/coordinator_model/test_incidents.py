@@ -52,12 +52,15 @@ def member(name="m1", partitions=(0, 1), **changes):
         "generation": 3,
         "last_heartbeat_ms": AT_MS,
         "assignment": [{"topic": "t", "partitions": list(partitions)}],
+        "partitions_left_out": 0,
+        "topics": ["t"],
         **changes,
     }
 
 
 def report(*findings, at_ms=AT_MS + 1_000, members=(), stable_ms=0, state="Stable", broker="broker-1", **changes):
-    view = {"state": state, "coordinator": broker, "members": list(members), "stable_since_ms": stable_ms}
+    view = {"type": "classic", "state": state, "coordinator": broker, "members": list(members)}
+    view["stable_since_ms"] = stable_ms
     values = {"view": view, "findings": list(findings), "holder": "0"} | changes
     return GroupReport(cluster="c", group="g", at_ms=at_ms, **values)
 
@@ -189,6 +192,16 @@ ADOPTED = {
     "back, but the group is not stable yet": ({}, report(members=[M2_BACK], stable_ms=None), None),
     "a minute stable, all partitions owned": ({}, report(members=[member()], at_ms=LONG_AFTER), "recovered"),
     "a minute stable, one partition unowned": ({}, report(members=[member(partitions=(0,))], at_ms=LONG_AFTER), None),
+    "a minute stable, nobody subscribes to its topic any more": (
+        {},
+        report(members=[member(partitions=(), topics=["u"])], at_ms=LONG_AFTER),
+        "recovered",
+    ),
+    "a minute stable, not all owners are known": (
+        {},
+        report(members=[member(partitions=(), partitions_left_out=1)], at_ms=LONG_AFTER),
+        "recovered",
+    ),
     "not a minute yet": ({}, report(members=[member()], at_ms=LONG_AFTER, stable_ms=AT_MS + 100), None),
     "the group is deleted": ({}, report(deleted=True), "group-deleted"),
     "a warning: heard again": (

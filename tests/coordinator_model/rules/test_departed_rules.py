@@ -7,11 +7,12 @@ from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.rules import departed
 from coordinator_model.rules.departed import SUMMARIES
-from coordinator_model.states import MEMBER_REMOVED, Cause, Evidence
+from coordinator_model.states import MEMBER_REMOVED, Cause, Evidence, GroupState, GroupType
 from coordinator_model.thresholds import Thresholds
 from tests.coordinator_model.replica.test_session_timer import context
+from tests.support import records
 from tests.support.records import key
-from tests.support.story import T0, Story, Who, rebalance, stable
+from tests.support.story import SESSION_MS, T0, Story, Who, rebalance, stable
 
 
 def without(story, member, at_ms, *, generation=2, others=("m1",), heard=True):
@@ -305,6 +306,31 @@ def test_no_group_has_recovered_while_partitions_are_unowned():
     told = without(story, "m2", 16_020).play(90_000)  # generation 2 leaves t-2 and t-3 to nobody
     assert told.closed("session-expired") == []
     assert severities(told) == [("opened", "warn", 16_020), ("escalated", "page", 76_020)]
+
+
+def test_nobody_has_to_read_a_partition_that_does_not_exist_any_more():
+    """The topic was recreated with two partitions; m2 had t-2 and t-3."""
+    told = without(group(last_ms=10_000, partitions=2), "m2", 16_020).play(90_000, topic_partitions={"t": 2})
+    assert severities(told) == [("opened", "warn", 16_020), ("closed", "warn", 76_060)]
+
+
+def test_nobody_has_to_read_a_topic_that_no_member_subscribes_to_any_more():
+    """A deploy kills the last member of the old version; the new version reads another topic."""
+    story = stable("m1", partitions=1).beats("m1", 1_000, 10_000)
+    new = records.ListedMember(
+        "n1", None, "v2", "/10.0.0.3", 60_000, SESSION_MS, records.subscription(["u"]), records.assignment({"u": (0,)})
+    )
+    story.write(16_010, key(2, "orders"), records.group_metadata("consumer", 2, "range", "n1", T0, [new]))
+    told = story.beats("n1", 17_000, 90_000, generation=2).play(90_000)
+    assert severities(told) == [("opened", "warn", 16_010), ("closed", "warn", 76_010)]
+
+
+def test_a_partition_is_not_unowned_while_not_all_owners_are_known():
+    replica = GroupReplica("orders", type=GroupType.CLASSIC, state=GroupState.STABLE)
+    replica.members["m1"] = Member("m1", topics=["t"], assignment={"t": [0]})
+    assert replica.unowned({"t": [0, 1]}, {}) == [("t", 1)]
+    replica.members["m1"].partitions_left_out = 1
+    assert replica.unowned({"t": [0, 1]}, {}) == []
 
 
 def test_the_deletion_of_its_group_closes_an_incident():
