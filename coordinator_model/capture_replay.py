@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
+from coordinator_model.added_partitions import AddedPartitions, added_partitions
 from coordinator_model.brokers.blindness import blind_windows
 from coordinator_model.brokers.line_clocks import written_ms
 from coordinator_model.brokers.ticks import Ticker
@@ -228,7 +229,9 @@ def _as_captured(settings: ShardSettings, reading: _Reading) -> ShardSettings:
     cluster = sorted(reading.cluster, key=lambda row: row.timestamp_ms)
     told: dict[str, dict[str, int]] = {kind: {} for kind in GROUP_KINDS}
     topic_partitions: dict[str, int] = {}
+    added: dict[str, AddedPartitions] = {}
     for row in cluster:
+        added |= added_partitions(topic_partitions, row.topic_partitions, row.timestamp_ms)
         topic_partitions |= row.topic_partitions
         for kind, timeouts_ms in row.session_timeouts_ms.items():
             told[kind] |= timeouts_ms
@@ -240,6 +243,7 @@ def _as_captured(settings: ShardSettings, reading: _Reading) -> ShardSettings:
         share_session_timeouts_ms=told["share"] | dict(settings.share_session_timeouts_ms),
         streams_session_timeouts_ms=told["streams"] | dict(settings.streams_session_timeouts_ms),
         topic_partitions=topic_partitions | dict(settings.topic_partitions),
+        added_partitions=added | dict(settings.added_partitions),
     )
 
 

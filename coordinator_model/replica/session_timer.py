@@ -17,6 +17,7 @@ from math import inf
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
+from coordinator_model.added_partitions import Added
 from coordinator_model.brokers.blindness import BlindWindow
 from coordinator_model.brokers.leadership import Claim
 from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS, TimerReset
@@ -68,6 +69,8 @@ class JudgementContext(NamedTuple):
     thresholds: Thresholds
     topic_partitions: Mapping[str, int] = MappingProxyType({})
     """Topic to its number of partitions, as far as the brokers were asked."""
+    added_partitions: Added = MappingProxyType({})
+    """Topic to the partitions that were added to it while it was watched."""
     stalled: bool = False
     """Whether the coordinator's telemetry stands still: then no member is known to be alive."""
     blind: Sequence[BlindWindow] = ()

@@ -20,7 +20,8 @@ PARTITION_UNOWNED = Rule(
     ),
     true_when=(
         "at least one partition of a topic that a stable group subscribes to has had no owner for `unstable_after_ms`."
-        " It becomes a page after `page_after_ms`"
+        " It becomes a page after `page_after_ms`. Partitions that are added while `run` runs are judged five minutes"
+        " after `run` has noticed them: by then, consumers have noticed them, too"
     ),
     clears="`recovered` (every partition has an owner, or the group is not stable)",
     thresholds=("unstable_after_ms", "page_after_ms"),
@@ -33,17 +34,19 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     While the coordinator is silent, nobody knows whether the partitions still have no owner. So a finding that was
     reported goes on as it was, and none begins.
     """
-    since_ms, reported = quiet_since_ms(replica, context), context.reported.get(PARTITION_UNOWNED.id)
+    quiet_ms, reported = quiet_since_ms(replica, context), context.reported.get(PARTITION_UNOWNED.id)
     unknown = context.waiting or context.stalled
-    if since_ms is None or not context.topic_partitions or (unknown and reported is None):
+    if quiet_ms is None or not context.topic_partitions or (unknown and reported is None):
         return NOTHING
-    missing = unowned_partitions(replica, context)
-    if not missing:
+    since_ms_of = {place: max(quiet_ms, _owned_by_ms(place, context)) for place in unowned_partitions(replica, context)}
+    if not since_ms_of:
         return NOTHING
+    since_ms = min(since_ms_of.values())
     warn_ms = since_ms + context.thresholds.unstable_after_ms
     page_ms = since_ms + max(context.thresholds.page_after_ms, context.thresholds.unstable_after_ms)
     if context.progress_ms < warn_ms:
         return Verdict(None, warn_ms)
+    missing = [place for place, at_ms in since_ms_of.items() if at_ms <= context.progress_ms]
     paging = reported == PARTITION_UNOWNED.worst if unknown else context.progress_ms >= page_ms
     listed = ", ".join(f"{topic}-{partition}" for topic, partition in missing[:8])
     finding = Finding(
@@ -59,6 +62,13 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
         **about_group(replica, context),
     )
     return Verdict(finding, None if paging or unknown else page_ms)
+
+
+def _owned_by_ms(place: Partition, context: JudgementContext) -> int:
+    """Return by when a partition should have an owner; 0 if it was there before."""
+    topic, number = place
+    added = context.added_partitions.get(topic)
+    return added.owned_by_ms if added is not None and number >= added.first else 0
 
 
 def unowned_partitions(replica: GroupReplica, context: JudgementContext) -> list[Partition]:

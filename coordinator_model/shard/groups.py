@@ -72,6 +72,7 @@ class Groups:
             consumer_session_timeout_ms=self.settings.session_timeout_ms(group, self._type_of(group), thresholds),
             thresholds=thresholds,
             topic_partitions=self.settings.topic_partitions,
+            added_partitions=self.settings.added_partitions,
             stalled=self.memory.watch.blind and not self.clock.by_records,
             blind=self.clock.blind,
             hole_is_open=self.clock.hole_is_open,

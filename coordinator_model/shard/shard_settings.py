@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from coordinator_model.added_partitions import Added
 from coordinator_model.states import GroupType
 from coordinator_model.thresholds import DEFAULT_THRESHOLDS, Thresholds
 
@@ -31,6 +32,8 @@ class ShardSettings:
     """The same for streams groups."""
     topic_partitions: Mapping[str, int] = field(default_factory=dict)
     """By topic: its number of partitions at the start of the run. If a topic is missing here, its number is unknown."""
+    added_partitions: Added = field(default_factory=dict)
+    """By topic: the partitions that were added to it while it was watched."""
     view_refresh_ms: int = 10_000
 
     def thresholds_of(self, group: str) -> Thresholds:

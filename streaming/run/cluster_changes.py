@@ -8,6 +8,7 @@ from typing import Any
 import structlog
 from kafka.errors import KafkaError
 
+from coordinator_model.added_partitions import AddedPartitions, added_partitions
 from streaming.kafka_config import Kafka
 from streaming.run.cluster_facts import SessionTimeouts, read_session_timeouts
 from streaming.run.every import Every
@@ -27,12 +28,15 @@ class ClusterChanges:
 
     session_timeouts: SessionTimeouts
     partition_counts: dict[str, int]
+    """A topic that was deleted while this process ran has 0 partitions."""
+    added_partitions: dict[str, AddedPartitions]
     cut_short: set[str]
     """Topics that ended before what was read of them, when this was last looked at."""
 
     def __init__(self, kafka: Kafka, topics: Topics) -> None:
         self._kafka, self._topics = kafka, topics
-        self.session_timeouts, self.partition_counts, self.cut_short = SessionTimeouts(), {}, set()
+        self.session_timeouts, self.cut_short = SessionTimeouts(), set()
+        self.partition_counts, self.added_partitions = {}, {}
         self._ids: dict[str, str] = {}
         self._new_topics_due = Every(NEW_TOPICS_S)
 
@@ -43,7 +47,10 @@ class ClusterChanges:
     def read_facts(self) -> None:
         """Read the session timeouts and partition counts that the shards of a query are given."""
         self._read_session_timeouts()
-        self.partition_counts, self._new_topics_due = self._topics.partition_counts(), Every(NEW_TOPICS_S)
+        before, now = self.partition_counts, self._topics.partition_counts()
+        self.added_partitions |= added_partitions(before, now, time.time_ns() // 1_000_000)
+        self.partition_counts = dict.fromkeys(before, 0) | now
+        self._new_topics_due = Every(NEW_TOPICS_S)
 
     def more_to_read(self, assigned: Assigned, forget: AbstractSet[str]) -> bool:
         """Tell whether there are topics or partitions that the query does not read, except topics to forget."""

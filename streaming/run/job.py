@@ -436,6 +436,7 @@ class Job:
             share_session_timeouts_ms=timeouts.share,
             streams_session_timeouts_ms=timeouts.streams,
             topic_partitions=self._changes.partition_counts,
+            added_partitions=self._changes.added_partitions,
             view_refresh_ms=self.settings.run.view_refresh_ms,
         )
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from coordinator_model.added_partitions import NOTICED_AFTER_MS
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
@@ -193,6 +194,22 @@ def test_a_partition_that_nobody_owns_is_a_warning_and_then_a_page():
         ("opened", "warn", 10_140, [["t", 2]]),
         ("escalated", "page", 60_140, [["t", 2]]),
     ]
+
+
+def test_an_added_partition_is_judged_once_consumers_have_noticed_it():
+    story = owning(0, 1, until_ms=400_000)
+    story.leads(0, "broker-1", topic_partitions={"t": 2}).leads(20_000, "broker-1", topic_partitions={"t": 3})
+    noticed_ms = 20_000 + NOTICED_AFTER_MS
+    assert unowned(story.play(400_000)) == [
+        ("opened", "warn", noticed_ms + 10_000, [["t", 2]]),
+        ("escalated", "page", noticed_ms + 60_000, [["t", 2]]),
+    ]
+
+
+def test_an_added_partition_ends_nothing_about_the_partitions_before_it():
+    story = owning(0, until_ms=100_000)
+    story.leads(0, "broker-1", topic_partitions={"t": 2}).leads(30_000, "broker-1", topic_partitions={"t": 3})
+    assert [step[:2] for step in unowned(story.play(100_000))] == [("opened", "warn"), ("escalated", "page")]
 
 
 @pytest.mark.parametrize("counts", [{}, {"t": 2}, {"elsewhere": 5}])
