@@ -63,9 +63,10 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
     gone = [member for member in replica.members.values() if member.member_id not in listed]
     former = {member.instance_id: member for member in gone if member.instance_id is not None}
     drop_unlisted(replica, set(listed), {i.get("groupInstanceId") for i in listed.values()}, removed_ms, context)
-    # all timers restarted when the join phase ended, whichever broker answered; a successor's when the successor came
+    # all timers restarted when the join phase ended, whichever broker answered; a successor's when the successor came;
+    # the record was written after that, so a later instant is a wrong clock's
     completed_ms = -1 if replacement or downgrade else value.get("currentStateTimestamp", -1)
-    timer_reset_ms = completed_ms if completed_ms > 0 else at_ms
+    timer_reset_ms = min(completed_ms, at_ms) if completed_ms > 0 else at_ms
     for member_id, item in listed.items():
         member = member_of(replica, member_id, at_ms)
         recorded.drop_replaced(replica, member, item)

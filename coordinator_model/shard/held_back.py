@@ -1,6 +1,7 @@
 """Events that are held back: those that are newer than the instant up to which the slowest live source has been read.
 
-They wait in the memory for ``hold_ms`` at most, and are applied with the next batch.
+They wait in the memory for ``hold_ms`` at most, and are applied with the next batch. What is dated further in the
+future does not wait: a record counts as written when it was read, and an offset commit is left out.
 """
 
 from bisect import bisect_right
@@ -110,6 +111,18 @@ def _hold_back_events(memory: ShardMemory, events: list[Event], watermark_ms: in
     for event in events[cut:]:
         (ready if memory.clock.is_apart(event, hold_ms) else memory.held).append(event)
     return ready
+
+
+def date_as_read(events: list[Event], present_ms: int, credible_ms: int) -> int:
+    """Let records that are later than ``credible_ms`` count as written now, when they are read; return how many.
+
+    Some clock was wrong when such a record was written. By its own instant it would be held until then, and be applied
+    after records that were written later.
+    """
+    future = [n for n, event in enumerate(events) if type(event) is RecordRead and event.order_ms > credible_ms]
+    for n in future:
+        events[n] = events[n]._replace(order_ms=present_ms)
+    return len(future)
 
 
 def leave_out_future(memory: ShardMemory, credible_ms: int) -> int:

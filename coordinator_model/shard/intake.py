@@ -15,7 +15,7 @@ from coordinator_model.events import FAR_MS, Event, LeaderNamed
 from coordinator_model.shard.batch import Batch, Part
 from coordinator_model.shard.commit_times import COMMIT_MEMORY_MS, CommitRow
 from coordinator_model.shard.fresh_events import FreshEvents
-from coordinator_model.shard.held_back import hold_back, joined, leave_out_future, watermark_ms
+from coordinator_model.shard.held_back import date_as_read, hold_back, joined, leave_out_future, watermark_ms
 from coordinator_model.shard.lost_lines import lost_lines
 from coordinator_model.shard.shard_memory import ShardMemory
 from coordinator_model.shard.step_parts import divided, divided_commits
@@ -29,7 +29,8 @@ class Taken(NamedTuple):
 
     ``steps``: the steps of all brokers' clocks. ``misdated``: lines whose instant is impossible. ``lost``: brokers with
     missing lines, and the first instant after the loss. ``committed``: how many offset commits came. ``future``: how
-    many were left out because their instants are far in the future.
+    many were left out because their instants are far in the future. ``redated``: how many records count as written when
+    they were read, for the same reason.
     """
 
     parts: list[Part]
@@ -39,6 +40,7 @@ class Taken(NamedTuple):
     lost: dict[str, int]
     committed: int
     future: int
+    redated: int
 
 
 def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
@@ -52,6 +54,7 @@ def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
     fresh.note_read(sifted, recreated)
     latest_ms = _latest_ms(memory, sifted, batch.wall_ms)
     told, from_future = _told(memory, fresh, latest_ms, hold_ms)
+    redated = _date_as_read(memory, fresh, latest_ms, batch.wall_ms, hold_ms)
     others = [*fresh.others, *told, *_named(memory, fresh, batch.wall_ms)]
     parts, future = _parts(memory, sifted, others, fresh.commits, hold_ms), 0
     if not batch.final:
@@ -59,7 +62,7 @@ def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
         parts[-1] = hold_back(memory, parts[-1], until_ms, hold_ms)
         future = leave_out_future(memory, _credible_ms(latest_ms, batch.wall_ms))
     misdated = [*sifted.misdated, *from_future]
-    return Taken(parts, sifted.steps, misdated, fresh.duplicates, lost, fresh.committed, future)
+    return Taken(parts, sifted.steps, misdated, fresh.duplicates, lost, fresh.committed, future, redated)
 
 
 def _parts(
@@ -76,6 +79,21 @@ def _parts(
         strict=True,
     )
     return [joined(memory, *each, hold_ms) for each in of_each]
+
+
+def _date_as_read(memory: ShardMemory, fresh: FreshEvents, latest_ms: int, wall_ms: int | None, hold_ms: int) -> int:
+    """Let records from the future, new ones and held ones, count as written now; return how many.
+
+    The coordinator dates its records, and its clock may be ahead of the other brokers' clocks. So its own newest line
+    counts, too. If no line has come, nothing is held back.
+    """
+    clock = memory.clock
+    if wall_ms is None or not clock.brokers:
+        return 0
+    coordinator = clock.brokers.get(clock.coordinator or "")
+    present_ms = latest_ms if coordinator is None else max(latest_ms, coordinator.line_ms)
+    credible_ms = max(present_ms, wall_ms) + hold_ms
+    return sum(date_as_read(records, present_ms, credible_ms) for records in (fresh.others, memory.held))
 
 
 def _told(memory: ShardMemory, fresh: FreshEvents, latest_ms: int, hold_ms: int) -> tuple[list[Event], list[Event]]:

@@ -214,6 +214,8 @@ class Shard:
             self._outputs.count(OffsetCommitted.__name__, taken.committed)
         if taken.future:
             self._outputs.count("commits_from_the_future", taken.future)
+        if taken.redated:
+            self._outputs.count("records_from_the_future", taken.redated)
         for event in taken.misdated:
             self._outputs.misdated(event)
         for broker, line_ms in taken.lost.items():

@@ -130,6 +130,31 @@ def test_a_line_from_the_future_accuses_nobody_costs_nothing_and_is_quarantined(
     assert len(looks) < 200
 
 
+def fenced_deploy(ahead_ms):
+    """m2 leaves, then m3 joins. The record between is dated ahead; return it beside the story."""
+    story = stable("m1", "m2").beats("m1", 1_000, 10_000).beats("m2", 1_000, 10_000).leave(10_500, "m2")
+    story.beat(10_600, "m1", error=27).join(11_000, "m1", 2, listed=["m1"]).record(11_040, 2, "m1")
+    at_ms, _, row = story.rows.pop()
+    story.sync(11_050, "m1", 2, leader=True).beats("m1", 12_000, 20_000, generation=2).beat(20_500, "m1", 2, error=27)
+    rebalance(story, 21_000, 3, "m1", "m3")
+    for member in ("m1", "m3"):
+        story.beats(member, 22_000, 150_000, generation=3)
+    return story, (at_ms, row._replace(timestamp_ms=row.timestamp_ms + ahead_ms))
+
+
+@pytest.mark.parametrize("restore", [False, True])
+@pytest.mark.parametrize("ahead_ms", [12_000, 100_000, DAY_MS])
+def test_a_record_from_the_future_counts_as_written_when_it_was_read(ahead_ms, restore):
+    """By its own instant it would be applied after the record of generation 3, and take out m3."""
+    story, record = fenced_deploy(ahead_ms)
+    lived = Lived(story, 150_000, extra=[record], restore=restore)
+    assert lived.opened("member-removed", *ACCUSING) == []
+    [group] = lived.shard.views()
+    assert (group["generation"], [m["member_id"] for m in group["members"]]) == (3, ["m1", "m3"])
+    counts = [o["counts"].get("records_from_the_future", 0) for o in lived.outputs if o["kind"] == "progress"]
+    assert sum(counts) == 1
+
+
 def test_a_line_from_the_future_each_second_makes_no_page(looks):
     """52 pages in 40 s is what 50 minutes once made."""
     extra = [misdated(at_ms + 300, 50 * MINUTE_MS) for at_ms in range(20_000, 60_000, 1_000)]
