@@ -102,9 +102,11 @@ def phase_of(replica: GroupReplica, context: JudgementContext) -> Phase | None:
             syncing = [leader] if leader is not None else [m for m in members if m.awaiting_sync]
             return Phase("sync", replica.state_since_ms, syncing)
         case GroupState.RECONCILING:
-            behind = [m for m in members if m.unrevoked]
-            behind = behind or [m for m in members if not is_reconciled(m, replica.assignment_epoch)]
-            return Phase("reconciliation", max(replica.state_since_ms, replica.generation_since_ms), behind)
+            present = [m for m in members if m.away_ms is None]  # nobody waits for a static member that is away
+            behind = [m for m in present if m.unrevoked]
+            behind = behind or [m for m in present if not is_reconciled(m, replica.assignment_epoch)]
+            since_ms = max(replica.state_since_ms, replica.generation_since_ms)
+            return Phase("reconciliation", since_ms, behind) if behind else None
     return None
 
 

@@ -73,6 +73,15 @@ def test_a_reconciliation_waits_for_who_has_not_given_up_its_partitions():
     assert "waits for m1 (client" in summary(told, "rebalance-stuck")
 
 
+def test_nobody_waits_for_a_static_member_that_is_away():
+    """It left with epoch -2, for a restart that takes longer than 80 % of the rebalance timeout."""
+    static = Who("s1", instance_id="pod-1")
+    story = consumers("m1", static).hellos("m1", 1_000, 80_000, 2).hellos("s1", 1_000, 9_000, 2)
+    told = story.hello(10_000, "s1", -2, -2).current(10_001, "s1", -2).play(80_000)
+    assert told.of("rebalance-stuck") == []
+    assert (told.group["state"], told.group["rebalance"]) == ("Reconciling", None)
+
+
 def test_the_time_in_which_the_coordinator_stood_still_does_not_count():
     story = stable("m1", "m2").beats("m1", 1_000, 9_000).beats("m1", 10_000, 20_000, error=27)
     told = story.silent(20_000, 65_000).beats("m1", 65_100, 80_000, error=27).play(80_000)
