@@ -49,6 +49,16 @@ def test_two_clients_are_two_incidents():
     assert story.play(9_000).opened("join-refused") == ["worker on 10.0.0.7", "other on 10.0.0.7"]
 
 
+def test_two_clients_with_one_name_are_two_incidents():
+    story = stable("m1", session_ms=300_000)
+    for at_ms in (1_000, 2_000, 3_000):
+        story.join(at_ms, Who("", client_id=""), -1, error=81)
+        story.join(at_ms, Who("", client_id="unknown client"), -1, error=81)
+    told = story.play(700_000)
+    assert told.opened("join-refused") == ["unknown client on 10.0.0.7"] * 2
+    assert told.closed("join-refused") == [("recovered", 603_000)] * 2
+
+
 def test_a_join_that_succeeds_ends_it():
     story = refusals(81, 1_000, 2_000, 3_000)
     rebalance(story, 6_000, 2, "m1", Who("m2", client_id="worker"))

@@ -55,6 +55,21 @@ def test_a_stranger_that_says_it_was_a_member_is_only_info():
     assert story.play(30_000).facts(RULE, "severity", "subject") == [("info", "never-in")]
 
 
+def test_two_that_look_alike_are_two_incidents():
+    """Two processes on one host, both with librdkafka's default client id, that were never seen as members."""
+    story = evicted(until_ms=90_000)
+    for n in (1, 2):
+        story.know(Who(f"x{n}", client_id="rdkafka", port=7_000 + n))
+    for at_ms in (20_000, 21_000):
+        story.refused_commit(at_ms, "x1", 2, named="").refused_commit(at_ms, "x2", 3, named="")
+    told = story.play(90_000)
+    assert told.facts(RULE, "subject", "partitions") == [
+        ("rdkafka on 10.0.0.7", [["t", 2]]),
+        ("rdkafka on 10.0.0.7", [["t", 3]]),
+    ]
+    assert told.closed(RULE) == [("recovered", 81_000)] * 2
+
+
 def test_a_fenced_instance_is_named_by_its_instance():
     fenced = Who("m2", instance_id="pod-2", client_id="billing", host="10.0.0.7", port=6_000)
     told = evicted(fenced).refused_commit(20_000, "m2", 2, error=82).play(30_000)
