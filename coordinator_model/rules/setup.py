@@ -140,17 +140,15 @@ def mixed_subscriptions(replica: GroupReplica, context: JudgementContext, at_ms:
 
 def _related(subscriptions: Iterable[tuple[str, ...]]) -> list[set[str]]:
     """Join subscriptions that have a topic in common, directly or through others."""
-    parts: list[set[str]] = []
+    part_of: dict[str, set[str]] = {}
     for topics in sorted(subscriptions):
-        joined = set(topics)
-        apart = []
-        for part in parts:
-            if part & joined:
+        parts = {id(part): part for topic in topics if (part := part_of.get(topic)) is not None}
+        joined = max(parts.values(), key=len, default=set())  # the smaller ones join it, so a topic seldom moves
+        for part in (set(topics), *parts.values()):
+            if part is not joined:
                 joined |= part
-            else:
-                apart.append(part)
-        parts = [*apart, joined]
-    return parts
+                part_of |= dict.fromkeys(part, joined)
+    return [*{id(part): part for part in part_of.values()}.values()]
 
 
 def assignment_skewed(replica: GroupReplica, context: JudgementContext, at_ms: int) -> Finding | None:

@@ -1,6 +1,8 @@
 """How a group is set up, who covers it, and what nobody in it reads."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coordinator_model.added_partitions import NOTICED_AFTER_MS
 from coordinator_model.decode.parse import parse_row
@@ -171,6 +173,22 @@ def test_an_idle_members_heartbeats_take_the_fast_path():
         batch = [e for r in rows if start_ms <= r.timestamp_ms - T0 < start_ms + 10_000 for e in parse_row(r)]
         [*_, progress] = shard.apply(batch)
     assert progress["counts"]["heartbeats"] >= 18  # of 20: now and then the clock is looked at
+
+
+@given(st.sets(st.frozensets(st.integers(0, 12), min_size=1, max_size=3), max_size=12))
+def test_members_are_related_through_any_chain_of_topics(numbers):
+    """As many parts as a walk from topic to topic finds."""
+    subscriptions = {tuple(f"t{number}" for number in sorted(some)) for some in numbers}
+    parts = setup._related(subscriptions)
+    assert sorted(topic for part in parts for topic in part) == sorted({t for some in subscriptions for t in some})
+    assert all(sum(not part.isdisjoint(some) for part in parts) == 1 for some in subscriptions)
+    for part in parts:
+        inside = [set(some) for some in subscriptions if some[0] in part]
+        reached = inside.pop()
+        while near := next((some for some in inside if some & reached), None):
+            inside.remove(near)
+            reached |= near
+        assert reached == part
 
 
 # ------------------------------------------------------------------------------------------------ unowned
