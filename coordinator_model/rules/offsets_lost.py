@@ -24,7 +24,10 @@ OFFSETS_LOST = Rule(
         "the newest committed offset is below the log start offset, or beyond the end offset. That commit is at least"
         " `stall_margin_ms` old"
     ),
-    clears="`recovered` (the group commits an offset that the log holds), `group-deleted`",
+    clears=(
+        "`recovered` (since it began, the group has committed an offset that the log holds, on each partition of the"
+        " topic that has lag), `group-deleted`"
+    ),
     thresholds=("stall_margin_ms",),
 )
 
@@ -62,8 +65,15 @@ def _gone(row: Row) -> int:
 
 
 def pending(context: LagContext) -> Iterator[Pending]:
-    """Yield topics for which the rule may be true although there is no finding."""
+    """Yield topics for which the rule may be true although there is no finding.
+
+    A recreated log may grow past the old commit. It then holds that offset again, but nothing was committed: a consumer
+    that continues there skips all messages before it.
+    """
     yield from unknown_topics(context, OFFSETS_LOST)
     for topic, rows in context.topics.items():
+        behind_ms = [row.last_ms for row in rows if row.lag]
         if any(_is_lost(row) for row in rows):
             yield OFFSETS_LOST.id, topic, 0
+        elif behind_ms:
+            yield OFFSETS_LOST.id, topic, min(behind_ms)

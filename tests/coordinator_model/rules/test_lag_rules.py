@@ -225,6 +225,22 @@ def test_a_commit_beyond_the_end_is_of_a_topic_that_was_cut_or_recreated():
     assert (told.columns()["lag"], told.columns()["status"]) == ([None], ["unknown"])
 
 
+@pytest.mark.parametrize("resumes", [False, True])
+def test_a_recreated_log_that_grows_past_the_commit_has_not_brought_back_what_was_lost(resumes):
+    """It holds that offset again from 200,000 on."""
+
+    def recreated(at_ms):
+        return at_ms // 100 if at_ms < 100_000 else (at_ms - 100_000) // 100
+
+    def commits(end_ms, log):
+        return [c for c in keeps_up()(end_ms, log) if c[0] < 99_000 or (resumes and c[0] > 250_000)]
+
+    told = one(commits, log=recreated).play(5 * MINUTE_MS)
+    assert openings(told, "offsets-lost") == [("offsets-lost", "t")]
+    closings = [c[2] for c in told.closings if c[0] == "offsets-lost"]
+    assert closings == (["recovered"] if resumes else [])
+
+
 def test_end_offsets_of_another_topic_of_the_name_tell_nothing():
     life = one(keeps_up(), topic_id="old-topic")
     life.topic_names = {"new-topic": "t"}
