@@ -12,9 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS
 from coordinator_model.commit_block import NO_OFFSET, CommitBlock, key_of
 
-COMMIT_MEMORY_MS = 600_000
+COMMIT_MEMORY_MS = LONGEST_SESSION_MS
 """A session that an older offset commit restarted has ended by now, or was restarted again."""
 SWEEP_EVERY_MS = 60_000
 """How often old commits are dropped. The commit index has to be written again each time."""
@@ -107,9 +108,9 @@ class CommitTimes:
         self.index = None
         return not keys
 
-    def of_group(self, group: str) -> "GroupCommits":
-        """Return a group's newest commits."""
-        return GroupCommits(group, self)
+    def of_group(self, group: str, progress_ms: int) -> "GroupCommits":
+        """Return a group's newest commits that still matter at an instant. Older ones are swept later, or never."""
+        return GroupCommits(group, self, progress_ms - COMMIT_MEMORY_MS)
 
     def rebase(self, delta_ms: int) -> None:
         """Move all instants along with the coordinator's clock."""
@@ -134,10 +135,10 @@ class CommitTimes:
 class GroupCommits:
     """The newest commits of one group, by topic and partition."""
 
-    __slots__ = ("_group", "_times")
+    __slots__ = ("_group", "_horizon_ms", "_times")
 
-    def __init__(self, group: str, times: CommitTimes) -> None:
-        self._group, self._times = group, times
+    def __init__(self, group: str, times: CommitTimes, horizon_ms: int) -> None:
+        self._group, self._times, self._horizon_ms = group, times, horizon_ms
 
     def __bool__(self) -> bool:
         return bool(self._times.slots)
@@ -145,7 +146,8 @@ class GroupCommits:
     def get(self, place: tuple[str, int]) -> int | None:
         """Return when a partition was last committed; None: not within ``COMMIT_MEMORY_MS``."""
         slot = self._times.slots.get(key_of(self._group, *place))
-        return None if slot is None else self._times.last[slot]
+        last_ms = None if slot is None else self._times.last[slot]
+        return None if last_ms is None or last_ms <= self._horizon_ms else last_ms
 
 
 class CommitQueue:

@@ -65,7 +65,7 @@ class Groups:
             progress_ms=progress_ms,
             broker=self.clock.coordinator or "",
             timer_resets=self.clock.timer_resets,
-            commits=self.commit_times.of_group(group),
+            commits=self.commit_times.of_group(group, progress_ms),
             live_from_ms=self.settings.live_from_ms,
             covered_since_ms=self.clock.covered_since_ms,
             proof_arrival_ms=self.clock.proof_arrival_ms(progress_ms, thresholds.grace_ms),

@@ -13,7 +13,7 @@ from coordinator_model.brokers.leadership import STALE_MS
 from coordinator_model.brokers.line_clocks import Sifted, Step, sift
 from coordinator_model.events import FAR_MS, Event, LeaderNamed
 from coordinator_model.shard.batch import Batch, Part
-from coordinator_model.shard.commit_times import COMMIT_MEMORY_MS, CommitRow
+from coordinator_model.shard.commit_times import CommitRow
 from coordinator_model.shard.fresh_events import FreshEvents
 from coordinator_model.shard.held_back import date_as_read, hold_back, joined, leave_out_future, watermark_ms
 from coordinator_model.shard.lost_lines import lost_lines
@@ -22,6 +22,8 @@ from coordinator_model.shard.step_parts import divided, divided_commits
 
 LATE_MS = 60_000
 """How much later than clients' reports lines may come. The reports do not wait longer than this for lines."""
+CREDIBLE_COMMIT_MS = 600_000
+"""How far in the future a commit may be. Until then it is held."""
 
 
 class Taken(NamedTuple):
@@ -132,7 +134,7 @@ def _credible_ms(latest_ms: int, wall_ms: int | None) -> int:
     It is measured from the later of two clocks: lines are behind while the job catches up, and brokers' clocks may be
     ahead of this machine's.
     """
-    return FAR_MS if wall_ms is None else max(latest_ms, wall_ms) + COMMIT_MEMORY_MS
+    return FAR_MS if wall_ms is None else max(latest_ms, wall_ms) + CREDIBLE_COMMIT_MS
 
 
 def _note_read(memory: ShardMemory, sifted: Sifted, wall_ms: int | None) -> None:

@@ -10,9 +10,11 @@ from coordinator_model.decode.parse import parse_row
 from coordinator_model.events import OffsetCommitted, RecordRead, Tick
 from coordinator_model.shard.commit_times import COMMIT_MEMORY_MS, SWEEP_EVERY_MS
 from coordinator_model.shard.event_loop import EventLoop
+from coordinator_model.shard.intake import CREDIBLE_COMMIT_MS
 from coordinator_model.shard.shard import Shard, ShardSettings
+from tests.coordinator_model.brokers.test_line_clocks import MINUTE_MS, Lived
 from tests.support.records import commit_key
-from tests.support.story import T0, Story, stable
+from tests.support.story import T0, Story, Who, stable
 
 SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=T0, view_refresh_ms=0)
 
@@ -52,8 +54,8 @@ def test_the_newest_commit_of_a_partition_is_a_sign_of_life(as_block):
     assert times_of(shard) == times_of(restored(shard)) == {0: 250, 1: 900}
     apply(shard, commit(5, 950, gone=True), as_block=as_block)
     assert times_of(shard) == times_of(restored(shard)) == {1: 900}
-    assert shard._groups.commit_times.of_group("batch").get(("t", 1)) == T0 + 900
-    assert shard._groups.commit_times.of_group("batch").get(("t", 0)) is None
+    assert shard._groups.commit_times.of_group("batch", T0 + 1_000).get(("t", 1)) == T0 + 900
+    assert shard._groups.commit_times.of_group("batch", T0 + 1_000).get(("t", 0)) is None
 
 
 @pytest.mark.parametrize("as_block", [False, True])
@@ -70,11 +72,11 @@ def test_commits_that_are_ahead_of_the_lines_wait_and_are_kept_meanwhile(as_bloc
     assert times_of(shard) == {0: 1_100, 1: 1_500}
 
 
-@pytest.mark.parametrize("behind_ms", [0, COMMIT_MEMORY_MS // 2])
+@pytest.mark.parametrize("behind_ms", [0, CREDIBLE_COMMIT_MS // 2])
 def test_a_commit_from_the_far_future_is_counted_and_not_held(behind_ms):
     """It would be held until its instant has come. A job that is behind holds what is new by this machine's clock."""
     shard, wall_ms = Shard.restore(0, SETTINGS, None), T0 + 1_000 + behind_ms
-    far, near = commit(1, 1_000 + behind_ms + COMMIT_MEMORY_MS + 1), commit(2, 1_000 + behind_ms + COMMIT_MEMORY_MS)
+    far, near = commit(1, 1_000 + behind_ms + CREDIBLE_COMMIT_MS + 1), commit(2, 1_000 + behind_ms + CREDIBLE_COMMIT_MS)
     outputs = apply(shard, tick(1_000), commit(0, 900, partition=1), far, near, wall_ms=wall_ms)
     assert (outputs[-1]["counts"]["commits_from_the_future"], outputs[-1]["held"]) == (1, 1)
     shard = restored(shard)
@@ -85,10 +87,10 @@ def test_a_commit_from_the_far_future_is_counted_and_not_held(behind_ms):
 
 def test_a_capture_knows_no_present_and_holds_all_commits_until_its_end():
     shard = Shard.restore(0, SETTINGS, None)
-    outputs = apply(shard, tick(1_000), commit(0, 1_000 + 2 * COMMIT_MEMORY_MS))
+    outputs = apply(shard, tick(1_000), commit(0, 1_000 + 2 * CREDIBLE_COMMIT_MS))
     assert outputs[-1]["held"] == 1
     apply(shard, final=True)
-    assert times_of(shard) == {0: 1_000 + 2 * COMMIT_MEMORY_MS}
+    assert times_of(shard) == {0: 1_000 + 2 * CREDIBLE_COMMIT_MS}
 
 
 @pytest.mark.parametrize("as_block", [False, True])
@@ -197,6 +199,21 @@ def test_a_tombstone_of_a_group_that_is_not_known_makes_none():
     shard = Shard.restore(0, SETTINGS, None)
     outputs = shard.apply([commit(0, 100, gone=True)])
     assert (shard.views(), outputs[-1]["counts"]["unknown_group"]) == ([], 1)
+
+
+def test_a_commit_matters_for_as_long_whether_it_was_swept_or_not():
+    """A replay does not sweep, and judges like a live run."""
+    shard = Shard.restore(0, SETTINGS, None)
+    shard.apply([commit(0, 0)])
+    told = [shard._groups.commit_times.of_group("batch", T0 + at_ms).get(("t", 0)) for at_ms in (1, COMMIT_MEMORY_MS)]
+    assert told == [T0, None]
+
+
+def test_a_commit_extends_a_session_of_twenty_minutes():
+    story = stable(Who("m1", partitions=(0,)), Who("m2", partitions=(1,)), session_ms=20 * MINUTE_MS)
+    story.beats("m1", 1_000, 23 * MINUTE_MS, every_ms=3_000).beats("m2", 1_000, 10_000).commit(MINUTE_MS, "t", 1)
+    lived = Lived(story, 23 * MINUTE_MS, batch_ms=MINUTE_MS, restore=True)
+    assert [incident.deadline_ms - T0 for incident in lived.of("session-expired")] == [21 * MINUTE_MS]
 
 
 def test_commits_that_are_no_signs_of_life_any_more_are_swept_now_and_then():
