@@ -226,7 +226,7 @@ def test_a_commit_beyond_the_end_is_of_a_topic_that_was_cut_or_recreated():
 
 
 @pytest.mark.parametrize("resumes", [False, True])
-def test_a_recreated_log_that_grows_past_the_commit_has_not_brought_back_what_was_lost(resumes):
+def test_a_recreated_log_that_grows_past_the_commit_has_not_recovered(resumes):
     """It holds that offset again from 200,000 on."""
 
     def recreated(at_ms):
