@@ -1,7 +1,8 @@
-"""``partition-unowned``: no member of a stable group owns a partition of a topic that the group subscribes to.
+"""``partition-unowned``: no member of a stable classic group owns a partition of a topic that the group subscribes to.
 
 The number of partitions of a topic is not in ``__consumer_offsets``, so ``run`` asks the brokers. A topic is not judged
-if that number is not known. A group is not judged if no member owns a partition of any of its topics by name.
+if that number is not known. KIP-848 groups are not judged: their records name the assigned topics by id only, the
+subscribed ones by name. Nor is a group in which no member owns a partition of any of its topics.
 """
 
 from coordinator_model.membership import Partition, unowned
@@ -19,9 +20,10 @@ PARTITION_UNOWNED = Rule(
         "observed. Partition counts are at most a minute old; those of topics created since `run` started, ten minutes"
     ),
     true_when=(
-        "at least one partition of a topic that a stable group subscribes to has had no owner for `unstable_after_ms`."
-        " It becomes a page after `page_after_ms`. Partitions that are added while `run` runs are judged five minutes"
-        " after `run` has noticed them: by then, consumers have noticed them, too"
+        "at least one partition of a topic that a stable classic group subscribes to has had no owner for"
+        " `unstable_after_ms`. It becomes a page after `page_after_ms`. Partitions that are added while `run` runs are"
+        " judged five minutes after `run` has noticed them: by then, consumers have noticed them, too. KIP-848 groups"
+        " are not judged"
     ),
     clears="`recovered` (every partition has an owner, or the group is not stable)",
     thresholds=("unstable_after_ms", "page_after_ms"),
@@ -76,6 +78,6 @@ def unowned_partitions(replica: GroupReplica, context: JudgementContext) -> list
     wanted = {topic for member in replica.members.values() for topic in member.topics}
     owned = replica.owned()
     if not replica.owners_known or not wanted & {topic for topic, _ in owned}:
-        return []  # nothing is assigned, or topics are known by id only
+        return []  # nothing is assigned, or it is a KIP-848 group, whose assigned topics are known by id only
     places = ((topic, number) for topic in wanted for number in range(context.topic_partitions.get(topic, 0)))
     return unowned(places, owned)
