@@ -11,6 +11,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from coordinator_model.client import who
+from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
@@ -29,7 +30,6 @@ REBALANCE_STORM = Rule(
     thresholds=("storm_rebalances", "storm_window_ms"),
 )
 
-STREAMS_PROTOCOL = "stream"
 MAY_BE_LEAVES = (Cause.LEFT, Cause.STATIC_LEFT, Cause.ADMIN, Cause.UNKNOWN)
 """Causes that may mean that a member left by itself. The cause is unknown if only records are read."""
 REBALANCES_EACH = 2

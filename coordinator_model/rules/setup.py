@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS
+from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.heartbeat_interval import HEARTBEATS_A_SESSION, is_slow
 from coordinator_model.replica.member import Member
@@ -69,7 +70,6 @@ member as long."""
 SKEW = 2
 """The busiest member of a skewed group holds at least this many times the mean, and at least this many partitions more
 than the member with the fewest."""
-STREAMS_PROTOCOL = "stream"
 MAX_NAMED = 64
 
 

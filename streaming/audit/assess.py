@@ -16,6 +16,7 @@ from coordinator_model.client import lasting_name
 from coordinator_model.decode.member_protocol import subscription
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import RecordRead
+from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.replay import replay
 from coordinator_model.replica.session_timer import JudgementContext
@@ -267,7 +268,7 @@ def _without_name(finding: Finding) -> str:
 
 def _old_clients(replica: GroupReplica, old: Iterable[str]) -> Iterator[Found]:
     names = sorted(old)
-    if names and replica.protocol != setup.STREAMS_PROTOCOL:
+    if names and replica.protocol != STREAMS_PROTOCOL:
         clients = sorted({_cut(replica.members[name].client_id) for name in names if name in replica.members})
         shown = ", ".join(clients[:MAX_NAMED]) + (", …" if len(clients) > MAX_NAMED else "") or "clients unknown"
         summary = f"subscriptions of version 0, the oldest, from {counted(len(names), 'member')} ({shown})"
