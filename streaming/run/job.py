@@ -58,7 +58,7 @@ from streaming.run.session import JVM_SILENT, jvm_status, start_session, stop_se
 from streaming.run.sink import LiveKeys, Sink
 from streaming.run.source import PACKED_SCHEMA, PackRows, source_rows
 from streaming.run.topic_ids import TOPIC_IDS_FILE, TopicIds
-from streaming.run.topics import Assigned, Topics
+from streaming.run.topics import Assigned, Existing, Topics
 from streaming.store import Store, StoreError
 from streaming.store.lease import Lease, LeaseHeldError
 from streaming.store.store import NEVER_LATE_MS
@@ -166,10 +166,10 @@ class Job:
         """Run the query and restart it, until told to stop or until that no longer helps."""
         while not self.stop.is_set():
             try:
-                assigned = self._await_topics()
-                if not assigned:
+                existing = self._await_topics()
+                if existing is None:
                     return
-                self._run_query(assigned)
+                self._run_query(*existing)
             except (KafkaError, PySparkException, Py4JJavaError, SQLAlchemyError) as error:
                 self._failed(error)
             except JVM_SILENT as error:
@@ -180,25 +180,25 @@ class Job:
             except OSError as error:
                 self._failed(error)
 
-    def _await_topics(self) -> Assigned:
-        """Return the topics that exist, once the offsets topic is among them; return none when told to stop."""
+    def _await_topics(self) -> Existing | None:
+        """Return the topics that exist, once the offsets topic is among them; return None when told to stop."""
         kafka, told = self.settings.kafka, False
         while not self.stop.is_set():
-            assigned = self.topics.existing(kafka.topics)
-            if kafka.offsets_topic in assigned:
-                for missing in set(kafka.topics) - assigned.keys():
+            existing = self.topics.existing(kafka.topics)
+            if kafka.offsets_topic in existing.assigned:
+                for missing in set(kafka.topics) - existing.assigned.keys():
                     log.warning("topic does not exist yet or may not be described, going on without it", topic=missing)
-                return assigned
+                return existing
             if not told:
                 log.warning("offsets topic does not exist yet: no group was ever used", topic=kafka.offsets_topic)
                 told = True
             self.stop.wait(LOOK_FOR_TOPICS_S)
-        return {}
+        return None
 
-    def _run_query(self, assigned: Assigned) -> None:
+    def _run_query(self, assigned: Assigned, ids: Mapping[str, str]) -> None:
         """Run the query until it has to be restarted; first without the topics that were recreated or cut short."""
         watched_before = self._judged_until_ms() is not None
-        kafka, ids = self.settings.kafka, self.topics.ids(assigned)
+        kafka = self.settings.kafka
         because = ("the offsets topic was cut short",) if kafka.offsets_topic in self._changes.cut_short else ()
         layout = self._layout(assigned, ids.get(kafka.offsets_topic, ""))
         checkpoint, lags = self._open(layout, because)
@@ -342,9 +342,7 @@ class Job:
                 self._batch_ended(progress, sink, catch_up)
                 if forget and forget.isdisjoint(topics_read(progress)):
                     return True
-            if topics_due(now_s) and (
-                changes.more_to_read(assigned, forget) or changes.begins_again(assigned, progress)
-            ):
+            if topics_due(now_s) and changes.reading_changes(assigned, forget, progress):
                 return False
             if facts_due(now_s) and changes.facts_changed(sink.lags.topics()):
                 return False
@@ -374,6 +372,7 @@ class Job:
         """Wait before the next attempt; raises `RunError` if none would help."""
         if self.lease.lost is not None:
             raise RunError(str(self.lease.lost))
+        self.topics.close()
         failure = failure_of(error, self.settings.run.data_folder)
         self.failures += 1
         wait_s = min(BACKOFF_MAX_S, 2.0 ** (self.failures - 1))
@@ -459,17 +458,13 @@ def _reach(settings: Settings, stop: threading.Event) -> Topics | None:
     for attempt in range(GIVE_UP_AFTER):
         if stop.wait(LOOK_FOR_TOPICS_S if attempt else 0):
             return None
-        if found := diagnose(settings.kafka, topics=[settings.kafka.offsets_topic]):
-            problem = str(found)
-            if not found.transient:
-                break
-            log.warning("no broker can be used, trying again", problem=problem)
-            continue
-        try:
+        found = diagnose(settings.kafka, topics=[settings.kafka.offsets_topic])
+        if found is None:
             return Topics(settings.kafka.python_client())
-        except KafkaError as error:
-            problem = f"no broker answers at {settings.kafka.bootstrap_servers}: {error}"
-            log.warning("no broker answers, trying again", problem=problem)
+        problem = str(found)
+        if not found.transient:
+            break
+        log.warning("no broker can be used, trying again", problem=problem)
     raise RunError(problem)
 
 
