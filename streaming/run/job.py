@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 TELEMETRY_BEFORE_MS = 120_000  # how far back a fresh checkpoint reads telemetry: two probes at any usual interval
+MISDATED_MS = 60_000  # a telemetry record that lies further ahead of this machine's clock does not tell the time
 LOOK_FOR_TOPICS_S = 5.0
 LAG_FOLDER = "lag"
 QUERY_VERSION = 5  # increase it when the query's sources or its stateful stage change
@@ -412,10 +413,16 @@ class Job:
     def _live_from_ms(self) -> int:
         """Return when watching begins: where the checkpoint before this one ended; without one, now.
 
-        "Now" is the time of the newest telemetry line, or else of this machine's clock.
+        "Now" is the time of the newest telemetry record. Without one, or if it is misdated, it is the time of this
+        machine's clock. Nothing that happened before is raised as an incident.
         """
+        now_ms = time.time_ns() // 1_000_000
         newest_ms = self.topics.newest_ms(self.settings.kafka.telemetry_topics)
-        now_ms = newest_ms if newest_ms is not None else time.time_ns() // 1_000_000
+        if newest_ms is not None and newest_ms <= now_ms + MISDATED_MS:
+            now_ms = newest_ms
+        elif newest_ms is not None:
+            what = "the newest telemetry record lies in the future: its sender's clock is wrong, or this machine's"
+            log.warning(what, ahead_s=(newest_ms - now_ms) / 1_000)
         judged_ms = self._judged_until_ms()
         return now_ms if judged_ms is None else min(now_ms, judged_ms)
 
