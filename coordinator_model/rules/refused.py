@@ -45,12 +45,12 @@ OTHERS = "other clients"
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]:
     """Judge the clients that were refused repeatedly, until they join or have stopped asking for long enough."""
-    for refusal in replica.refused.values():
+    for key, refusal in replica.refused.items():
         if refusal.repeated_ms is None:
             continue
         ends_ms = over_ms(refusal, context.thresholds.resolve_after_ms)
         if context.progress_ms < ends_ms:
-            yield Verdict(_finding(replica, context, refusal, refusal.repeated_ms), ends_ms)
+            yield Verdict(_finding(replica, context, key, refusal, refusal.repeated_ms), ends_ms)
 
 
 def _name_of(refusal: Refusal) -> str:
@@ -64,15 +64,14 @@ def _name_of(refusal: Refusal) -> str:
     return f"{refusal.client_id or 'unknown client'} on {refusal.client_host}"
 
 
-def _finding(replica: GroupReplica, context: JudgementContext, refusal: Refusal, repeated_ms: int) -> Finding:
+def _finding(replica: GroupReplica, context: JudgementContext, key: str, refusal: Refusal, repeated_ms: int) -> Finding:
     error, count, first_ms, _, last_ms, client_id, client_host, member_id, instance_id = refusal
     joining = error in JOIN_REFUSALS
     as_member = joining and member_id is not None
     name = Error(error).name
     rule = JOIN_REFUSED if joining else MEMBER_FENCED
     about, who = about_group(replica, context), _name_of(refusal)
-    life = OTHERS if refusal.is_of_others else error
-    about |= {"subject": who, "incarnation": f"{about['incarnation']}/{life}"}
+    about |= {"subject": who, "incarnation": f"{about['incarnation']}/{key}"}  # two clients may have one name
     what = "is a member" if as_member else "asks to join" if joining else "goes on as a member"
     return Finding(
         rule=rule.id,

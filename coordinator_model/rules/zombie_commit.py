@@ -30,20 +30,20 @@ MAX_OWNERS = 8
 
 def judge(replica: GroupReplica, context: JudgementContext) -> Iterator[Verdict]:
     """Judge the former members whose commits were refused, until no commit has been refused for long enough."""
-    for zombie in replica.zombies.values():
+    for key, zombie in replica.zombies.items():
         over_ms = zombie.last_ms + context.thresholds.resolve_after_ms
         if context.progress_ms < over_ms:
-            yield Verdict(_finding(replica, context, zombie), over_ms)
+            yield Verdict(_finding(replica, context, key, zombie), over_ms)
 
 
-def _finding(replica: GroupReplica, context: JudgementContext, zombie: Zombie) -> Finding:
+def _finding(replica: GroupReplica, context: JudgementContext, key: str, zombie: Zombie) -> Finding:
     name = Error(zombie.error).name
     unnamed = zombie.client_id is None
     client = f"{zombie.client_id or 'unknown client'} on {zombie.client_host}"
     subject = zombie.instance_id or zombie.member_id or ("other clients" if unnamed else client)
     who = "other clients" if unnamed else f"{zombie.instance_id or zombie.member_id or 'a former member'} ({client})"
     about = about_group(replica, context)
-    about |= {"subject": subject, "incarnation": f"{about['incarnation']}/{int(zombie.transactional)}{subject}"}
+    about |= {"subject": subject, "incarnation": f"{about['incarnation']}/{key}"}  # two clients may have one name
     number = len(zombie.partitions) + zombie.left_out
     number_of = f"{'at least ' if zombie.left_out else ''}{number} partition{'s' if number > 1 else ''}"
     what = f"commit of {number_of} was refused with {name} ({zombie.error})"
