@@ -31,18 +31,20 @@ class ClusterChanges:
     """A topic that was deleted while this process ran has 0 partitions."""
     added_partitions: dict[str, AddedPartitions]
     cut_short: set[str]
-    """Topics that ended before what was read of them, when this was last looked at."""
+    """Topics that were found twice in a row to end before what was read of them."""
 
     def __init__(self, kafka: Kafka, topics: Topics) -> None:
         self._kafka, self._topics = kafka, topics
         self.session_timeouts, self.cut_short = SessionTimeouts(), set()
         self.partition_counts, self.added_partitions = {}, {}
+        self._suspected: set[str] = set()
+        """Topics that were found so when this was last looked at; once is not enough, as a new leader may lag."""
         self._ids: dict[str, str] = {}
         self._new_topics_due = Every(NEW_TOPICS_S)
 
     def start_from(self, ids: Mapping[str, str]) -> None:
         """Note the ids of the topics that a query is about to read."""
-        self._ids, self.cut_short = dict(ids), set()
+        self._ids, self.cut_short, self._suspected = dict(ids), set(), set()
 
     def read_facts(self) -> None:
         """Read the session timeouts and partition counts that the shards of a query are given."""
@@ -52,30 +54,30 @@ class ClusterChanges:
         self.partition_counts = dict.fromkeys(before, 0) | now
         self._new_topics_due = Every(NEW_TOPICS_S)
 
-    def more_to_read(self, assigned: Assigned, forget: AbstractSet[str]) -> bool:
-        """Tell whether there are topics or partitions that the query does not read, except topics to forget."""
+    def reading_changes(self, assigned: Assigned, forget: AbstractSet[str], progress: Any) -> bool:
+        """Tell whether the query must read more than it does, except topics to forget, or a topic from its start."""
         try:
             existing = self._topics.existing(self._kafka.topics)
+            short = cut_short(progress, self._topics.ends(assigned)) if progress is not None else set()
         except KafkaError as error:
-            log.warning("brokers do not answer", error=str(error))
+            self._unanswered("brokers do not answer", error)
             return False
+        grown = self._more_to_read(existing.assigned, assigned, forget)
+        return self._begins_again(existing.ids, short) or grown
+
+    def _more_to_read(self, existing: Assigned, assigned: Assigned, forget: AbstractSet[str]) -> bool:
+        """Tell whether there are topics or partitions that the query does not read, except topics to forget."""
         known = {name: len(assigned.get(name, ())) for name in existing.keys() - forget}
         new = {name: existing[name] for name, count in known.items() if len(existing[name]) > count}
         if new:
             log.info("there is more to read, starting the query again", partitions={k: len(v) for k, v in new.items()})
         return bool(new)
 
-    def begins_again(self, assigned: Assigned, progress: Any) -> bool:
-        """Tell whether a topic was recreated, or was found twice to end before what was read (a new leader may lag)."""
-        try:
-            ids = self._topics.ids(assigned)
-            short = cut_short(progress, self._topics.ends(assigned)) if progress is not None else set()
-        except KafkaError as error:
-            log.warning("brokers do not answer", error=str(error))
-            return False
-        self.cut_short, before = short, self.cut_short
+    def _begins_again(self, ids: Mapping[str, str], short: set[str]) -> bool:
+        """Tell whether a topic was recreated or cut short."""
+        self.cut_short, self._suspected = short & self._suspected, short
         again = {name for name, topic_id in ids.items() if self._ids.setdefault(name, topic_id) != topic_id}
-        return bool(again or short & before)
+        return bool(again or self.cut_short)
 
     def facts_changed(self, topics_in_use: Iterable[str]) -> bool:
         """Tell whether session timeouts or partition counts differ from those that the shards were given."""
@@ -97,7 +99,7 @@ class ClusterChanges:
         try:
             counts = self._topics.partition_counts()
         except KafkaError as error:
-            log.warning("partition counts cannot be read", error=str(error))
+            self._unanswered("partition counts cannot be read", error)
             return {}
         new_too = self._new_topics_due(time.monotonic())
         now = {topic: counts.get(topic, 0) for topic in topics_in_use if new_too or topic in told}
@@ -111,3 +113,7 @@ class ClusterChanges:
         except KafkaError as error:
             log.warning("session timeouts cannot be read", error=str(error))
         return self.session_timeouts != before
+
+    def _unanswered(self, what: str, error: KafkaError) -> None:
+        log.warning(what, error=str(error))
+        self._topics.close()

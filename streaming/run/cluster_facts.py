@@ -14,7 +14,7 @@ from uuid import UUID
 import structlog
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import ClusterAuthorizationFailedError, KafkaError, UnsupportedVersionError
+from kafka.errors import BrokerNotAvailableError, ClusterAuthorizationFailedError, KafkaError, UnsupportedVersionError
 
 from coordinator_model.decode.topic_ids import id_of, text_of
 from coordinator_model.group_report import GroupReport
@@ -42,13 +42,16 @@ class SessionTimeouts:
 def read_session_timeouts(client: Mapping[str, Any]) -> SessionTimeouts:
     """Ask one broker for its defaults, and for the groups that override them (brokers list these from 4.1 on).
 
-    What may not be read is left out. Raises `KafkaError` if no broker answers.
+    It is the one with the lowest id: in a rolling change of the defaults brokers differ for a while, and whenever the
+    answer changes, the query starts again. What may not be read is left out. Raises `KafkaError` if no broker answers.
     """
     found: dict[str, dict[str, int]] = {kind: {} for kind in KINDS}
     with closing(KafkaAdminClient(**client)) as admin:
-        brokers = [node for node in describe_cluster(admin)["brokers"] if not node.get("is_fenced")]
-        broker = str(brokers[0]["broker_id"])
-        _add(found, admin, [ConfigResource(ConfigResourceType.BROKER, broker, _keys("group.{}.session.timeout.ms"))])
+        brokers = [node["broker_id"] for node in describe_cluster(admin)["brokers"] if not node.get("is_fenced")]
+        if not brokers:
+            raise BrokerNotAvailableError("all brokers are fenced")
+        defaults = _keys("group.{}.session.timeout.ms")
+        _add(found, admin, [ConfigResource(ConfigResourceType.BROKER, str(min(brokers)), defaults)])
         try:
             groups = [name for names in admin.list_config_resources(["GROUP"]).values() for name in names]
         except (ClusterAuthorizationFailedError, UnsupportedVersionError) as error:
@@ -88,7 +91,8 @@ def _add(found: dict[str, dict[str, int]], admin: KafkaAdminClient, resources: l
         for name, values in by_name.items():
             for key, setting in values.items():
                 kind = key.removeprefix("group.").partition(".")[0]
-                found[kind]["" if is_broker else name] = int(setting["value"])
+                if (value := setting["value"] or "").isdigit():  # it has none if it may not be read
+                    found[kind]["" if is_broker else name] = int(value)
 
 
 class TopicNames:

@@ -7,8 +7,6 @@ If that does not help either, the job ends.
 """
 
 import gc
-import os
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -30,7 +28,7 @@ from coordinator_model.shard.shard import ShardSettings
 from streaming.client_metrics.otlp import read_metrics
 from streaming.config import Settings
 from streaming.connection import diagnose
-from streaming.run.catch_up import CatchUp, read_all_from_ms, topics_read
+from streaming.run.catch_up import CatchUp
 from streaming.run.cluster_changes import ClusterChanges
 from streaming.run.cluster_facts import TopicNames, ask_topic_names
 from streaming.run.cluster_file import CLUSTER_FILE, ClusterFile
@@ -43,7 +41,6 @@ from streaming.run.lag.group_lags import GroupLags
 from streaming.run.lag.kept import BrokenError, committed_batch
 from streaming.run.lanes import lane_names
 from streaming.run.layout import (
-    LIVE_KEYS_FILE,
     Checkpoint,
     Layout,
     locked,
@@ -51,14 +48,16 @@ from streaming.run.layout import (
     remembered_shuffle_partitions,
     retire_checkpoint,
 )
+from streaming.run.live_keys import LIVE_KEYS_FILE, LiveKeys
 from streaming.run.operator import OUTPUT_SCHEMA, STATE_SCHEMA, Operator
 from streaming.run.packing import Routing
 from streaming.run.probe import NONCE_FILE, Probe, remembered_nonce
-from streaming.run.session import JVM_SILENT, jvm_status, start_session, stop_session
-from streaming.run.sink import LiveKeys, Sink
+from streaming.run.session import JVM_SILENT, cores, jvm_status, start_session, stop_session
+from streaming.run.sink import Sink
 from streaming.run.source import PACKED_SCHEMA, PackRows, source_rows
+from streaming.run.spark_offsets import read_all_from_ms, topics_read
 from streaming.run.topic_ids import TOPIC_IDS_FILE, TopicIds
-from streaming.run.topics import Assigned, Topics
+from streaming.run.topics import Assigned, Existing, Topics
 from streaming.store import Store, StoreError
 from streaming.store.lease import Lease, LeaseHeldError
 from streaming.store.store import NEVER_LATE_MS
@@ -71,6 +70,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 TELEMETRY_BEFORE_MS = 120_000  # how far back a fresh checkpoint reads telemetry: two probes at any usual interval
+MISDATED_MS = 60_000  # a telemetry record that lies further ahead of this machine's clock does not tell the time
 LOOK_FOR_TOPICS_S = 5.0
 LAG_FOLDER = "lag"
 QUERY_VERSION = 5  # increase it when the query's sources or its stateful stage change
@@ -100,7 +100,7 @@ def run_job(
     with ExitStack() as stack:
         stack.enter_context(locked(run.data_folder))
         remembered = remembered_shuffle_partitions(run.data_folder)
-        shuffle_partitions = run.shuffle_partitions or remembered or _cores(run.master)
+        shuffle_partitions = run.shuffle_partitions or remembered or cores(run.master)
         reached = _reach(settings, stop)
         if reached is None:
             return
@@ -159,6 +159,8 @@ class Job:
         self._started_ms = time.time_ns() // 1_000_000
         self._checkpoint: Checkpoint | None = None
         self._late_before_ms = NEVER_LATE_MS
+        self._is_caught_up = False
+        """Whether the last query had caught up when it was ended to start again: then the next one goes on as such."""
         self._changes = ClusterChanges(self.settings.kafka, self.topics)
         self._topic_names = TopicNames(partial(ask_topic_names, self.settings.kafka.python_client()))
 
@@ -166,10 +168,10 @@ class Job:
         """Run the query and restart it, until told to stop or until that no longer helps."""
         while not self.stop.is_set():
             try:
-                assigned = self._await_topics()
-                if not assigned:
+                existing = self._await_topics()
+                if existing is None:
                     return
-                self._run_query(assigned)
+                self._run_query(*existing)
             except (KafkaError, PySparkException, Py4JJavaError, SQLAlchemyError) as error:
                 self._failed(error)
             except JVM_SILENT as error:
@@ -180,25 +182,25 @@ class Job:
             except OSError as error:
                 self._failed(error)
 
-    def _await_topics(self) -> Assigned:
-        """Return the topics that exist, once the offsets topic is among them; return none when told to stop."""
+    def _await_topics(self) -> Existing | None:
+        """Return the topics that exist, once the offsets topic is among them; return None when told to stop."""
         kafka, told = self.settings.kafka, False
         while not self.stop.is_set():
-            assigned = self.topics.existing(kafka.topics)
-            if kafka.offsets_topic in assigned:
-                for missing in set(kafka.topics) - assigned.keys():
+            existing = self.topics.existing(kafka.topics)
+            if kafka.offsets_topic in existing.assigned:
+                for missing in set(kafka.topics) - existing.assigned.keys():
                     log.warning("topic does not exist yet or may not be described, going on without it", topic=missing)
-                return assigned
+                return existing
             if not told:
                 log.warning("offsets topic does not exist yet: no group was ever used", topic=kafka.offsets_topic)
                 told = True
             self.stop.wait(LOOK_FOR_TOPICS_S)
-        return {}
+        return None
 
-    def _run_query(self, assigned: Assigned) -> None:
+    def _run_query(self, assigned: Assigned, ids: Mapping[str, str]) -> None:
         """Run the query until it has to be restarted; first without the topics that were recreated or cut short."""
         watched_before = self._judged_until_ms() is not None
-        kafka, ids = self.settings.kafka, self.topics.ids(assigned)
+        kafka = self.settings.kafka
         because = ("the offsets topic was cut short",) if kafka.offsets_topic in self._changes.cut_short else ()
         layout = self._layout(assigned, ids.get(kafka.offsets_topic, ""))
         checkpoint, lags = self._open(layout, because)
@@ -249,7 +251,9 @@ class Job:
         )
         self._ask_first(end_offsets, lags)
         asked_ms = time.time_ns() // 1_000_000
-        catch_up = CatchUp(self.topics.ends(assigned), asked_ms=asked_ms)
+        is_caught_up = self._is_caught_up and checkpoint.resumed
+        self._is_caught_up = False  # after a failure there may be much to read
+        catch_up = CatchUp(self.topics.ends(assigned), done=is_caught_up, asked_ms=asked_ms)
         sink = Sink(
             self.store,
             self.settings,
@@ -262,11 +266,14 @@ class Job:
             lags=lags,
             catch_up=catch_up,
             checkpoint=checkpoint.folder,
+            caught_up=is_caught_up,
         )
         query = self._start(assigned, checkpoint, sink)
         try:
             with watch, end_offsets:
-                return self._watch(query, sink, catch_up, assigned, forget)
+                has_forgotten = self._watch(query, sink, catch_up, assigned, forget)
+            self._is_caught_up = catch_up.done
+            return has_forgotten
         finally:
             if not sink.close():
                 lags.abandon()
@@ -342,9 +349,7 @@ class Job:
                 self._batch_ended(progress, sink, catch_up)
                 if forget and forget.isdisjoint(topics_read(progress)):
                     return True
-            if topics_due(now_s) and (
-                changes.more_to_read(assigned, forget) or changes.begins_again(assigned, progress)
-            ):
+            if topics_due(now_s) and changes.reading_changes(assigned, forget, progress):
                 return False
             if facts_due(now_s) and changes.facts_changed(sink.lags.topics()):
                 return False
@@ -374,6 +379,7 @@ class Job:
         """Wait before the next attempt; raises `RunError` if none would help."""
         if self.lease.lost is not None:
             raise RunError(str(self.lease.lost))
+        self.topics.close()
         failure = failure_of(error, self.settings.run.data_folder)
         self.failures += 1
         wait_s = min(BACKOFF_MAX_S, 2.0 ** (self.failures - 1))
@@ -413,10 +419,16 @@ class Job:
     def _live_from_ms(self) -> int:
         """Return when watching begins: where the checkpoint before this one ended; without one, now.
 
-        "Now" is the time of the newest telemetry line, or else of this machine's clock.
+        "Now" is the time of the newest telemetry record. Without one, or if it is misdated, it is the time of this
+        machine's clock. Nothing that happened before is raised as an incident.
         """
+        now_ms = time.time_ns() // 1_000_000
         newest_ms = self.topics.newest_ms(self.settings.kafka.telemetry_topics)
-        now_ms = newest_ms if newest_ms is not None else time.time_ns() // 1_000_000
+        if newest_ms is not None and newest_ms <= now_ms + MISDATED_MS:
+            now_ms = newest_ms
+        elif newest_ms is not None:
+            what = "the newest telemetry record lies in the future: its sender's clock is wrong, or this machine's"
+            log.warning(what, ahead_s=(newest_ms - now_ms) / 1_000)
         judged_ms = self._judged_until_ms()
         return now_ms if judged_ms is None else min(now_ms, judged_ms)
 
@@ -460,17 +472,13 @@ def _reach(settings: Settings, stop: threading.Event) -> Topics | None:
     for attempt in range(GIVE_UP_AFTER):
         if stop.wait(LOOK_FOR_TOPICS_S if attempt else 0):
             return None
-        if found := diagnose(settings.kafka, topics=[settings.kafka.offsets_topic]):
-            problem = str(found)
-            if not found.transient:
-                break
-            log.warning("no broker can be used, trying again", problem=problem)
-            continue
-        try:
+        found = diagnose(settings.kafka, topics=[settings.kafka.offsets_topic])
+        if found is None:
             return Topics(settings.kafka.python_client())
-        except KafkaError as error:
-            problem = f"no broker answers at {settings.kafka.bootstrap_servers}: {error}"
-            log.warning("no broker answers, trying again", problem=problem)
+        problem = str(found)
+        if not found.transient:
+            break
+        log.warning("no broker can be used, trying again", problem=problem)
     raise RunError(problem)
 
 
@@ -479,12 +487,3 @@ def _tell(checkpoint: Checkpoint) -> None:
     if checkpoint.changes:
         log.warning("the old checkpoint does not fit and is kept aside; a fresh one begins", because=checkpoint.changes)
     log.info("going on" if checkpoint.resumed else "fresh checkpoint", checkpoint=name, live_from_ms=begins_ms)
-
-
-def _cores(master: str) -> int:
-    """Return how many tasks the master runs at once; `local[…]` is parsed as Spark does."""
-    if found := re.fullmatch(r"local-cluster\[(\d+),\s*(\d+),.*\]", master):
-        return int(found[1]) * int(found[2])
-    if found := re.fullmatch(r"local\[(\d+).*\]", master):
-        return int(found[1])
-    return os.cpu_count() or 2

@@ -18,7 +18,7 @@ import re
 import secrets
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,7 +28,9 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin import ListGroupsRequest
 
-from streaming.run.layout import write_atomically
+from streaming.connection.brokers import refused_logins
+from streaming.run.every import Every
+from streaming.run.replaced_file import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,6 +45,8 @@ ANSWER_TIMEOUT_MS = 5_000
 # A broker that is back must tick again at once, and a new broker within a few seconds.
 RECONNECT_BACKOFF_MAX_MS = 500
 METADATA_MAX_AGE_MS = 5_000
+LOG_IN_AGAIN_S = 5.0
+"""How soon the probe logs in again to brokers that refused its login. It then connects to all brokers again."""
 SILENT_MS = 1_500
 NONCE_BYTES = 8
 NONCE_FILE = "probe-nonce"
@@ -126,27 +130,38 @@ class Probe:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            net = NetworkSelector(**self._client)
-            manager = KafkaConnectionManager(net, **self._client)
             try:
-                manager.bootstrap(BOOTSTRAP_TIMEOUT_MS)
-                self._ask_until_stopped(net, manager)
-            except (KafkaError, OSError, RuntimeError) as error:
-                log.warning("probe cannot reach the cluster, trying again", error=str(error))
+                self._connect_and_ask()
+            except Exception as error:  # noqa: BLE001 # bad answers too: without ticks, healthy brokers look silent
+                log.warning("probe cannot reach the cluster, trying again", error=repr(error))
                 self._stopping.wait(1.0)
-            finally:
-                manager.close()
-                net.close()
+
+    def _connect_and_ask(self) -> None:
+        """Ask on new connections, until stopped or until a broker has to be logged in to again."""
+        for state in self.brokers.values():
+            state.asked_ms = None  # nothing that was asked on earlier connections is answered any more
+        with (
+            closing(NetworkSelector(**self._client)) as net,
+            closing(KafkaConnectionManager(net, **self._client)) as manager,
+        ):
+            manager.bootstrap(BOOTSTRAP_TIMEOUT_MS)
+            self._ask_until_stopped(net, manager)
 
     def _ask_until_stopped(self, net: NetworkSelector, manager: KafkaConnectionManager) -> None:
-        """Send a request to all brokers once per interval; in between, the event loop receives the answers."""
-        next_ms = _now_ms()
+        """Send a request to all brokers once per interval; in between, the event loop receives the answers.
+
+        Return early, after a while, if a broker has refused the login.
+        """
+        next_ms, log_in_again = _now_ms(), Every(LOG_IN_AGAIN_S)
         while not self._stopping.is_set():
             now_ms = _now_ms()
             if now_ms >= next_ms:
                 next_ms = max(next_ms + self._interval_ms, now_ms)
                 for broker in manager.cluster.brokers():
                     self._ask(manager, broker.node_id)
+            if log_in_again(time.monotonic()) and (refused := refused_logins(manager)):
+                log.warning("brokers refuse the probe's login, trying again", brokers=refused)
+                return
             net.poll(timeout_ms=max(0.0, min(next_ms - _now_ms(), 100.0)))
 
     def _ask(self, manager: KafkaConnectionManager, node_id: int) -> None:

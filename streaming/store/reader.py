@@ -19,6 +19,8 @@ from streaming.store.pages import Page, by_weight, in_portions_of
 COUNTED = 100_000
 BLIND_SHOWN = 1_000
 LEFT_BEHIND_MS = 3_600_000
+LAST_BATCH_MS = 60_000
+"""A record younger than this may have been missed by the last batch: a batch takes its time, and clocks differ."""
 GROUPS_COMPARED = 2_000
 _MEMBERS_AT_ONCE = 2_000  # members of the groups in a portion
 _GROUP_WEIGHT = 10  # what a group weighs in addition to its members
@@ -172,12 +174,17 @@ class StoreReader:
     def judged_until_ms(self, cluster: str) -> int | None:
         """Return the instant up to which all groups of a cluster were judged, or None if none was judged yet.
 
-        It is the instant of the slowest shard. A shard that no longer has groups does not count.
+        It is the instant of the slowest shard. A shard that no longer has groups does not count. Where no broker ships
+        its request log, shards have no instants: then it is the last batch, if by then everything had been read.
         """
         known = tables.shards.c
         newest = select(func.max(known.at_ms)).where(known.cluster == cluster).scalar_subquery()
         slowest = select(func.min(known.at_ms)).where(known.cluster == cluster, known.at_ms >= newest - LEFT_BEHIND_MS)
-        return next(iter(self._rows(slowest)))[0] or None
+        if judged_ms := next(iter(self._rows(slowest)))[0]:
+            return int(judged_ms)
+        run = tables.runs.c
+        caught_up = self._rows(select(run.alive_ms).where(run.cluster == cluster, run.caught_up))
+        return next((row.alive_ms - LAST_BATCH_MS for row in caught_up), None)
 
     def clusters_of(self, group: str) -> list[str]:
         """Return the clusters that have a group with this id."""

@@ -25,6 +25,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from coordinator_model.commit_block import NO_OFFSET
 from coordinator_model.decode.topic_ids import text_of
+from streaming.connection.brokers import refused_logins
 from streaming.run.lag.rounds import NO_ROUND, Place, Round
 from streaming.run.lag.slot_index import Int64s
 
@@ -145,11 +146,15 @@ class EndOffsets:
                 self._stopping.wait(self._every_s / 2)
 
     def _ask_until_stopped(self, manager: Any) -> None:
+        """Ask round after round, until stopped or until a broker has to be logged in to again."""
         while not self._stopping.is_set():
             began_s, topics = time.monotonic(), frozenset(islice(filter(_NAME.fullmatch, self._topics()), MAX_TOPICS))
             if topics:
                 self.ask(manager, topics)
             self._stopping.wait(max(LOOK_EVERY_S, self._every_s - (time.monotonic() - began_s) if topics else 0.0))
+            if refused := refused_logins(manager):
+                log.warning("brokers refuse the login, trying again", brokers=refused)
+                return
 
     def ask(self, manager: Any, topics: frozenset[str]) -> Round:
         """Ask for one round and pass it to `take`."""

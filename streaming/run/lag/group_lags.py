@@ -281,6 +281,8 @@ class GroupLags:
         if judged is None:
             return True
         waited_ms = self._round.at_ms - judged.at_ms
+        if waited_ms < 0:
+            return True  # the clock was set back
         return waited_ms >= SHARE * judged.took_ms and (is_new or not judged.is_quiet or waited_ms >= AGAIN_MS)
 
     def _behind(self) -> set[str]:

@@ -1,15 +1,95 @@
 """Tests of what starts a query again."""
 
+import json
 from types import SimpleNamespace
+
+import pytest
+from kafka.errors import KafkaTimeoutError
 
 from streaming.config import Settings
 from streaming.run.cluster_changes import ClusterChanges
+from streaming.run.topics import Existing
+
+KAFKA = Settings().kafka
+OFFSETS = KAFKA.offsets_topic
+READ = {"sources": [{"endOffset": json.dumps({OFFSETS: {"0": 5}})}]}
+ASSIGNED = {OFFSETS: (0,)}
+
+
+class Cluster:
+    """The topics of a cluster, as `Topics` tells them; an end of None: no broker answers."""
+
+    def __init__(self):
+        self.existing_topics, self.end, self.closed = Existing(dict(ASSIGNED), {OFFSETS: "1"}), 5, 0
+
+    def existing(self, _names):
+        return self.existing_topics
+
+    def ends(self, assigned):
+        if self.end is None:
+            raise KafkaTimeoutError
+        return {name: {"0": self.end} for name in assigned}
+
+    def close(self):
+        self.closed += 1
+
+
+@pytest.fixture
+def cluster():
+    return Cluster()
+
+
+@pytest.fixture
+def changes(cluster):
+    changes = ClusterChanges(KAFKA, cluster)
+    changes.start_from({OFFSETS: "1"})
+    return changes
+
+
+def test_what_stays_the_same_starts_nothing_again(changes):
+    assert not changes.reading_changes(ASSIGNED, set(), READ)
+
+
+def test_a_new_partition_starts_the_query_again(changes, cluster):
+    cluster.existing_topics.assigned[OFFSETS] = (0, 1)
+    assert changes.reading_changes(ASSIGNED, set(), READ)
+
+
+def test_a_topic_to_forget_does_not(changes, cluster):
+    cluster.existing_topics.assigned["recreated"] = (0, 1)
+    assert not changes.reading_changes(ASSIGNED, {"recreated"}, READ)
+
+
+def test_a_recreated_topic_starts_the_query_again(changes, cluster):
+    cluster.existing_topics.ids[OFFSETS] = "2"
+    assert changes.reading_changes(ASSIGNED, set(), READ)
+
+
+def test_a_topic_is_cut_short_only_if_it_is_found_so_twice(changes, cluster):
+    """A new leader may lag; if the query starts again just then for another reason, it keeps its checkpoint."""
+    cluster.end = 4
+    assert not changes.reading_changes(ASSIGNED, set(), READ)
+    assert changes.cut_short == set()
+    assert changes.reading_changes(ASSIGNED, set(), READ)
+    assert changes.cut_short == {OFFSETS}
+
+
+def test_a_leader_that_lagged_twice_but_not_in_a_row_cut_nothing_short(changes, cluster):
+    for cluster.end in (4, 5, 4):
+        assert not changes.reading_changes(ASSIGNED, set(), READ)
+
+
+def test_after_an_error_new_connections_are_asked(changes, cluster):
+    """A client of kafka-python never logs in again to a broker that has refused it once."""
+    cluster.end = None
+    assert not changes.reading_changes(ASSIGNED, set(), READ)
+    assert cluster.closed == 1
 
 
 def test_new_topics_start_the_query_again_seldom():
     """A topic that has grown does at once."""
     counts = {"orders": 3}
-    changes = ClusterChanges(Settings().kafka, SimpleNamespace(partition_counts=lambda: dict(counts)))
+    changes = ClusterChanges(KAFKA, SimpleNamespace(partition_counts=lambda: dict(counts)))
     changes.partition_counts, changes._new_topics_due = {"orders": 3}, lambda _: False
     counts["new"] = 2
     assert changes.changed_counts(["orders", "new"]) == {}

@@ -7,18 +7,20 @@ from uuid import UUID
 import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaTimeoutError
+from kafka.errors import KafkaError, KafkaTimeoutError
 
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.decode.topic_ids import id_of, text_of
 from coordinator_model.group_report import GroupReport
 from coordinator_model.shard.shard import Shard, ShardSettings
 from streaming.config import Settings
+from streaming.run import cluster_facts
 from streaming.run.catch_up import CatchUp
 from streaming.run.cluster_facts import ASK_AGAIN_S, TopicNames, ask_topic_names, read_session_timeouts
 from streaming.run.cluster_watch import ClusterWatch
 from streaming.run.lag.group_lags import GroupLags
-from streaming.run.sink import LiveKeys, Sink
+from streaming.run.live_keys import LiveKeys
+from streaming.run.sink import Sink
 from streaming.store import Store
 from streaming.store.lease import Lease
 from tests.support.story import TOPIC_ID, TOPIC_ID_TEXT, consumers
@@ -142,6 +144,43 @@ def test_a_broker_tells_the_names_of_ids_and_nothing_of_ids_it_does_not_know(bro
     with_topics.close()
     topic_id = UUID(str(topic["topic_id"]))
     assert ask_topic_names(client, [topic_id, UUID(int=7)]) == {text_of(topic_id): "named-by-id"}
+
+
+class Admin:
+    """An admin client of brokers 3 and 1, each with its own default for consumers, and none that may be read."""
+
+    def __init__(self, **_client):
+        self.brokers = [{"broker_id": 3}, {"broker_id": 1}]
+
+    def describe_cluster(self):
+        return {"brokers": self.brokers}
+
+    def list_config_resources(self, _kinds):
+        return {"GROUP": ["slow"]}
+
+    def describe_configs(self, resources, config_filter):
+        [resource] = resources
+        consumer = {"1": "45000", "3": "30000", "slow": "50000"}[resource.name]
+        prefix = "group." if config_filter == "all" else ""
+        values = {f"{prefix}consumer.session.timeout.ms": {"value": consumer}}
+        return {"any": {resource.name: values | {f"{prefix}share.session.timeout.ms": {"value": None}}}}
+
+    def close(self):
+        """Nothing is open."""
+
+
+def test_always_the_same_broker_tells_the_defaults_and_a_value_that_may_not_be_read_is_left_out(monkeypatch):
+    monkeypatch.setattr(cluster_facts, "KafkaAdminClient", Admin)
+    timeouts = read_session_timeouts({})
+    assert (timeouts.consumer, timeouts.share) == ({"": 45_000, "slow": 50_000}, {})
+
+
+def test_a_cluster_with_fenced_brokers_only_does_not_answer(monkeypatch):
+    admin = Admin()
+    admin.brokers = [{"broker_id": 3, "is_fenced": True}]
+    monkeypatch.setattr(cluster_facts, "KafkaAdminClient", lambda **_: admin)
+    with pytest.raises(KafkaError):
+        read_session_timeouts({})
 
 
 @pytest.mark.e2e

@@ -1,16 +1,18 @@
 """Rounds of end offsets: what brokers tell, what they do not, and what is made of it."""
 
+import threading
 import time
 import uuid
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from confluent_kafka import Producer
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, ResourceType
-from kafka.errors import KafkaConnectionError
+from kafka.errors import KafkaConnectionError, SaslAuthenticationFailedError
 from pydantic import SecretStr
 
 from coordinator_model.commit_block import NO_OFFSET
@@ -184,6 +186,31 @@ def test_no_broker_is_no_error():
     assert not asked._thread.is_alive()
 
 
+def test_a_leader_that_refused_the_login_once_is_asked_on_new_connections(monkeypatch):
+    """kafka-python raises its refusal from then on, without asking it."""
+    made, two = [], threading.Event()
+
+    def connect(**_client):
+        made.append(SimpleNamespace(_manager=RefusedOnce() if not made else AllAnswer(), close=lambda: None))
+        if len(made) > 1:
+            two.set()
+        return made[-1]
+
+    monkeypatch.setattr(end_offsets, "KafkaAdminClient", connect)
+    monkeypatch.setattr(end_offsets, "LOOK_EVERY_S", 0.0)
+    with EndOffsets({}, list):
+        assert two.wait(PATIENCE_S), "the client is kept although it never asks the leader again"
+
+
+class RefusedOnce:
+    """Connections that remember that broker 1 has refused the login."""
+
+    cluster = SimpleNamespace(brokers=lambda: [SimpleNamespace(node_id=1)])
+
+    def auth_failure(self, _node):
+        return SaslAuthenticationFailedError("not now")
+
+
 # ------------------------------------------------------------------------------------------------ history
 
 
@@ -201,6 +228,8 @@ def test_who_had_no_answer_before_a_restart_is_known_after_it(kept):
 
 class AllAnswer:
     """Brokers that tell all end offsets."""
+
+    cluster = SimpleNamespace(brokers=list)
 
     def run(self, _ask, _manager, columns):
         columns.ends[:], columns.starts[:] = 60, 0

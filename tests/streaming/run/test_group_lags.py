@@ -228,6 +228,17 @@ def test_groups_of_which_nothing_is_new_are_judged_once_a_minute(lags):
     assert all("ship" in groups for groups in judged)
 
 
+def test_a_clock_that_is_set_back_by_an_hour_stops_no_judging(lags):
+    """With a round that still waited, whose answer now seems to lie in the future."""
+    lags.apply(commits(("pay", "orders", 0, 40)), report("pay"))
+    assert lags.round(T0 + 10_000, {"orders": [50]}) != []
+    lags.ask(T0 + 20_000, {"orders": [55]})
+    back_ms = T0 - 3_600_000
+    for number in range(group_lags.MAX_PENDING):
+        lags.round(back_ms + number * 10_000, {"orders": [60]})
+    assert lags.rows("pay") == [("orders", 0, 40, 60, 20)]
+
+
 def test_who_is_behind_is_judged_first_and_the_rest_as_time_allows(lags, monkeypatch):
     monkeypatch.setattr(group_lags, "AT_ONCE", 1)
     monkeypatch.setattr(group_lags.time, "monotonic", iter(range(1_000)).__next__)

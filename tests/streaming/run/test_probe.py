@@ -1,4 +1,9 @@
+from itertools import chain, repeat
+from types import SimpleNamespace
+
 import pytest
+from kafka.errors import SaslAuthenticationFailedError
+from kafka.future import Future
 from kafka.net.manager import KafkaConnectionManager
 
 from streaming.run import probe as probing
@@ -41,3 +46,71 @@ def test_a_cluster_that_cannot_be_reached_is_tried_again(monkeypatch):
     with Probe({"bootstrap_servers": ["127.0.0.1:1"]}) as probe:
         await_true(lambda: len(attempts) > 2, "the first failure ended it")
         assert probe.brokers == {}
+
+
+class Connections:
+    """Stands in for kafka-python's connections to brokers 1 and 2; subclasses spoil what it does."""
+
+    def __init__(self, _net, **_client):
+        self.cluster = SimpleNamespace(brokers=lambda: [SimpleNamespace(node_id=node) for node in (1, 2)])
+
+    def bootstrap(self, _timeout_ms):
+        """Connect."""
+
+    def auth_failure(self, _node):
+        """Return none."""
+
+    def send(self, _request, node_id):
+        return Future().success(node_id)
+
+    def close(self):
+        """Nothing is open."""
+
+
+def spoilt(**methods):
+    """Connections whose first ones do what these methods say, and whose next ones are good."""
+    kinds = chain([type("Spoilt", (Connections,), methods)], repeat(Connections))
+
+    def connect(net, **client):
+        return next(kinds)(net, **client)
+
+    return connect
+
+
+def refused(_connections, node_id):
+    return SaslAuthenticationFailedError("not now") if node_id == 2 else None
+
+
+def raising_the_refusal(connections, _request, node_id):
+    if (refusal := refused(connections, node_id)) is not None:
+        raise refusal  # as kafka-python does from then on, without asking the broker
+    return Future().success(node_id)
+
+
+def a_bad_answer(*_, **__):
+    raise KeyError("endpoint_type")
+
+
+def no_answer(*_, **__):
+    return Future()
+
+
+def lost(_connections, _node):
+    raise RuntimeError("the event loop has ended")
+
+
+@pytest.mark.parametrize(
+    "methods",
+    [
+        {"auth_failure": refused, "send": raising_the_refusal},
+        {"__init__": a_bad_answer},
+        {"send": a_bad_answer},
+        {"send": no_answer, "auth_failure": lost},
+    ],
+    ids=["a login refused once", "no connections", "a bad answer", "connections lost with requests on them"],
+)
+def test_what_fails_once_does_not_end_the_probe(monkeypatch, methods):
+    monkeypatch.setattr(probing, "KafkaConnectionManager", spoilt(**methods))
+    monkeypatch.setattr(probing, "LOG_IN_AGAIN_S", 0.0)
+    with Probe({}, interval_ms=1) as probe:
+        await_true(lambda: answers(probe).get(2, 0) > 2, "a broker is not asked any more")

@@ -58,7 +58,7 @@ def collected(rows, folder):
 def read(spark, settings, folder):
     kafka = settings.kafka
     with Topics(kafka.python_client()) as topics:
-        assigned = topics.existing([kafka.offsets_topic])
+        assigned, _ = topics.existing([kafka.offsets_topic])
         starts = topics.starts(kafka.offsets_topic, assigned, 0)
     return collected(kafka_rows(spark, kafka, assigned, starts), folder)
 
@@ -67,7 +67,7 @@ def test_a_batch_comes_each_trigger_though_kafka_is_still(spark, settings, tmp_p
     """Each brings the row that wakes the shards: only then can they see that telemetry stands still."""
     kafka, batches = settings.kafka, Queue()
     with Topics(kafka.python_client()) as topics:
-        assigned = topics.existing([kafka.offsets_topic])
+        assigned, _ = topics.existing([kafka.offsets_topic])
         starts = topics.ends(assigned)
     query = (
         source_rows(spark, kafka, assigned, starts)
@@ -108,7 +108,7 @@ def test_canary_only_the_deprecated_offset_fetching_sees_an_internal_topic(spark
 
 def test_the_layout_of_startingoffsets_is_what_spark_reads(settings):
     with Topics(settings.kafka.python_client()) as topics:
-        assigned = topics.existing(["__consumer_offsets", "canary", "nowhere"])
+        assigned, _ = topics.existing(["__consumer_offsets", "canary", "nowhere"])
         starts = topics.starts("__consumer_offsets", assigned, telemetry_from_ms=0)
     assert set(assigned) == {"__consumer_offsets", "canary"}
     assert json.loads(json.dumps(starts))["canary"] == {"0": -1}

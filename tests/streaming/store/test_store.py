@@ -414,9 +414,17 @@ def test_what_happened_before_the_start_is_late_and_spoils_no_delay(store, job):
     ids=["nothing was judged", "one shard", "the slowest counts", "a shard without groups for a day does not"],
 )
 def test_a_fresh_checkpoint_begins_where_all_groups_were_judged(store, job, progress_ms, judged_ms):
-    job.apply(*(progress(shard, at_ms) for shard, at_ms in enumerate(progress_ms)))
+    job.apply(*(progress(shard, at_ms) for shard, at_ms in enumerate(progress_ms)), caught_up=False)
     assert store.read.judged_until_ms(CLUSTER) == judged_ms
     assert store.read.judged_until_ms("elsewhere") is None
+
+
+@pytest.mark.parametrize(("caught_up", "judged_ms"), [(True, START_MS - 60_000), (False, None)])
+def test_where_no_broker_tells_the_time_it_begins_where_the_last_run_had_read_everything(
+    store, job, caught_up, judged_ms
+):
+    job.apply(progress(0, 0), caught_up=caught_up, now_ms=START_MS)
+    assert store.read.judged_until_ms(CLUSTER) == judged_ms
 
 
 @pytest.mark.parametrize(
