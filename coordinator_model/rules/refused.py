@@ -73,7 +73,7 @@ def _finding(replica: GroupReplica, context: JudgementContext, refusal: Refusal,
     about, who = about_group(replica, context), _name_of(refusal)
     life = OTHERS if refusal.is_of_others else error
     about |= {"subject": who, "incarnation": f"{about['incarnation']}/{life}"}
-    what = "is a member" if as_member else "asks to join" if joining else "goes on as a member"
+    did = "is a member of" if as_member else "asked to join" if joining else "went on as a member of"
     return Finding(
         rule=rule.id,
         severity=rule.severity,
@@ -81,7 +81,7 @@ def _finding(replica: GroupReplica, context: JudgementContext, refusal: Refusal,
         at_ms=repeated_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"{who} {what} of {replica.group} and was answered {name} ({error}) {count} times",
+        summary=f"{who} {did} {replica.group}: the answer was {name} ({error}) {count} times",
         member_id=member_id,
         instance_id=instance_id,
         client_id=client_id,
