@@ -19,6 +19,7 @@ from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_me
 from coordinator_model.rules.rule import WARN_THEN_PAGE, Rule
 from coordinator_model.rules.streams import STREAMS_SEVERITY, is_streams
 from coordinator_model.states import Cause, Evidence, GroupState, Severity
+from coordinator_model.wording import seconds
 
 MEMBER_CLEARS = (
     "`rejoined` (the client is back: with the same instance id, on the same connection, or with the same client id and"
@@ -196,8 +197,8 @@ def _finding(replica: GroupReplica, departure: Departure, severity: Severity, co
         cause=departure.cause,
         summary=_summary_of(departure).format(
             who=name_of(member),
-            session=_of_ms(member.session_timeout_ms or context.consumer_session_timeout_ms),
-            poll=_of_ms(member.rebalance_timeout_ms),
+            session=_of(member.session_timeout_ms or context.consumer_session_timeout_ms),
+            poll=_of(member.rebalance_timeout_ms),
             polls=poll_times.advice(member, member.rebalance_timeout_ms),
             why="; it did not poll" if departure.cause is Cause.POLL_INTERVAL else "",
             refused=f"; it was refused with {refused}" if refused else "",
@@ -231,8 +232,8 @@ def _interval(departure: Departure) -> dict[str, int | None]:
     return {"deadline_from_ms": departure.deadline_from_ms, "deadline_until_ms": departure.deadline_until_ms}
 
 
-def _of_ms(duration_ms: int | None) -> str:
-    return f" of {duration_ms} ms" if duration_ms else ""
+def _of(duration_ms: int | None) -> str:
+    return f" of {seconds(duration_ms)}" if duration_ms else ""
 
 
 def judge_poll(replica: GroupReplica, member: Member, context: JudgementContext) -> Verdict:
@@ -246,7 +247,7 @@ def judge_poll(replica: GroupReplica, member: Member, context: JudgementContext)
         at_ms=member.poll_told_ms or member.poll_deadline_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.POLL_INTERVAL,
-        summary=f"{name_of(member)} has not polled within max.poll.interval.ms of {member.rebalance_timeout_ms} ms"
+        summary=f"{name_of(member)} has not polled within max.poll.interval.ms{_of(member.rebalance_timeout_ms)}"
         + poll_times.advice(member, member.rebalance_timeout_ms),
         deadline_ms=member.poll_deadline_ms,
         detail={"max_poll_interval_ms": member.rebalance_timeout_ms, **poll_times.detail(member)},

@@ -10,6 +10,7 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
+from coordinator_model.wording import counted
 
 JOIN_REFUSED = Rule(
     id="join-refused",
@@ -81,7 +82,7 @@ def _finding(replica: GroupReplica, context: JudgementContext, refusal: Refusal,
         at_ms=repeated_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"{who} {did} {replica.group}: the answer was {name} ({error}) {count} times",
+        summary=f"{who} {did} {replica.group}: the answer was {name} ({error}) {counted(count, 'time')}",
         member_id=member_id,
         instance_id=instance_id,
         client_id=client_id,

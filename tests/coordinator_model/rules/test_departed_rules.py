@@ -359,4 +359,4 @@ def test_a_summary_names_a_timeout_only_where_it_is_known(rule):
         return departed.judge(GroupReplica("g"), departure, context()).finding.summary
 
     assert summary(None, None).endswith(("its session timeout", "the rebalance timeout", "max.poll.interval.ms"))
-    assert summary(6_000, 6_000).endswith(" of 6000 ms")
+    assert summary(6_000, 6_000).endswith(" of 6 s")
