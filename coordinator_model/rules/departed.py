@@ -74,9 +74,9 @@ MEMBER_REMOVED = Rule(
     id=states.MEMBER_REMOVED,
     severities=(Severity.INFO, Severity.WARN),
     evidence=(
-        "inferred. The cause is unknown for one of these reasons: lines of the coordinator are missing, and one of them"
-        " may show the cause; the coordinator had just moved, and nothing shows when sessions restarted; only records"
-        " are read"
+        "inferred. The cause is unknown for one of these reasons: a line that shows it is missing, or may be; what was"
+        " seen of the member fits no timeout; the coordinator had just moved, and nothing shows when sessions"
+        " restarted; only records are read"
     ),
     true_when=(
         "a member was removed, and the cause is unknown: it may have been closed, or have broken a timeout. It becomes"
@@ -84,8 +84,9 @@ MEMBER_REMOVED = Rule(
         " It never pages"
     ),
     clears=(
-        MEMBER_CLEARS + "; if only records are read also `recovered` (the group has been empty for"
-        " `resolve_after_ms`) and `superseded` (its client reported that its poll was overdue)"
+        MEMBER_CLEARS + ", `superseded` (the coordinator's own log shows which timeout it was, or its client reported"
+        " that its poll was overdue); if only records are read also `recovered` (the group has been empty for"
+        " `resolve_after_ms`)"
     ),
     thresholds=("grace_ms", "page_after_ms", "resolve_after_ms"),
     lasting=True,
@@ -99,7 +100,7 @@ SUMMARIES = {
         "{who} was dropped: it did not rejoin, sync or revoke within the rebalance timeout{poll}{why}{refused}"
     ),
     POLL_EXCEEDED.id: "{who} left: it did not poll within max.poll.interval.ms{poll}{polls}",
-    MEMBER_REMOVED.id: "{who} was removed, and why is unknown: lines are missing, or the coordinator had just moved",
+    MEMBER_REMOVED.id: "{who} was removed, and nothing that was seen shows why",
 }
 UNSEEN_SUMMARY = "{who} is gone between generation {seen} and {after}, cause unknown: only records are read"
 
