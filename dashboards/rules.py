@@ -187,16 +187,6 @@ RULES: Final = (
         "Member, host and evidence are on the group's page. Not needed where serve notifies by itself.",
         "{{ .Labels.rule }}",
     ),
-    Rule(
-        "ConsumerGroupRebalancing",
-        "warn",
-        f"max by (cluster, group) ({metrics.GROUP_INFO}{{{queries.WHILE_REBALANCING}}})",
-        0,
-        300,
-        "Group {{ .Labels.group }} has been rebalancing for five minutes",
-        "Its members wait for each other, or one of them does not come.",
-        "rebalance-stuck",
-    ),
 )
 
 

@@ -251,6 +251,15 @@ def test_alertmanager_routes(labels, receiver):
     )
 
 
+@pytest.mark.skipif(AMTOOL is None, reason="amtool is not on PATH (Debian: prometheus-alertmanager)")
+def test_who_deletes_the_first_route_is_alerted_from_metrics(tmp_path):
+    config = yaml(DEPLOY / "alertmanager" / "alertmanager.yml")
+    assert config["route"]["routes"].pop(0)["matchers"] == ['alertname =~ "ConsumerGroup.+"']
+    (tmp_path / "alertmanager.yml").write_text(json.dumps(config))
+    route = [AMTOOL, "config", "routes", "test", f"--config.file={tmp_path / 'alertmanager.yml'}"]
+    ran(*route, "--verify.receivers=on-call", "alertname=ConsumerGroupIncidentPage", "severity=page")
+
+
 @pytest.mark.skipif(prometheus.missing() is not None, reason=str(prometheus.missing()))
 def test_what_serve_and_prometheus_both_say_is_told_once(tmp_path):
     once = {
