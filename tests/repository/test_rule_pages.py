@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,13 @@ def test_a_runbook_tells_what_it_means_how_we_know_and_what_to_do(rule):
     for heading in ("## What it means", "## How we know", "## What to do"):
         _, _, section = text.partition(heading + "\n")
         assert len(section.split("## ")[0].split()) >= 10, heading
+
+
+def test_a_runbook_records_what_has_already_happened():
+    """A capture without `--from-beginning` holds only what comes after the incident."""
+    texts = [path.read_text() for path in FOLDER.glob("*.md")]
+    captures = [told for text in texts for told in re.findall(r"`(group-monitor capture[^`]*)`", text)]
+    assert set(captures) == {"group-monitor capture --config monitor.toml --from-beginning --out capture.jsonl.gz"}
 
 
 def test_there_are_no_pages_of_rules_that_are_gone():
