@@ -96,6 +96,12 @@ def test_a_runbook_records_what_has_already_happened():
     assert set(captures) == {"group-monitor capture --config monitor.toml --from-beginning --out capture.jsonl.gz"}
 
 
+@pytest.mark.parametrize("alert", ALERT_RULES, ids=lambda alert: alert.name)
+def test_the_page_of_an_alert_made_from_metrics_names_it(alert):
+    page = "README" if "{{" in alert.runbook else alert.runbook  # the page of its rule
+    assert f"`{alert.name}`" in (FOLDER / f"{page}.md").read_text()
+
+
 def test_there_are_no_pages_of_rules_that_are_gone():
     """`serve` has rules of its own, about the monitor itself, and so has Prometheus."""
     alerts = {rule.runbook for rule in ALERT_RULES if "{{" not in rule.runbook}
