@@ -32,12 +32,12 @@ STATIC_MEMBER_STUCK = Rule(
     id="static-member-stuck",
     severities=WARN_THEN_PAGE,
     evidence=(
-        "observed: the client's own report. Inferred (a warning) if its pushed metrics show that its limit passed when"
-        " its heartbeats stopped"
+        "observed: the client's own report. Inferred if its pushed metrics show that its limit passed when its"
+        " heartbeats stopped"
     ),
     true_when=(
         "a static member's poll is overdue, and the member still holds partitions. Nobody reads them until its session"
-        " ends"
+        " ends. It is a page if the client reports it, and a warning if it is inferred"
     ),
     clears="`recovered` (it polls again, or its session has ended)",
     thresholds=("grace_ms",),

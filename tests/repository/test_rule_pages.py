@@ -73,6 +73,13 @@ def test_severities_are_those_that_there_are_from_least_to_worst():
         assert ranks == sorted(ranks), rule.id
 
 
+@pytest.mark.parametrize("rule", [rule for rule in RULES if len(rule.severities) > 1], ids=lambda rule: rule.id)
+def test_it_is_said_what_makes_an_incident_worse(rule):
+    """`docs/rules/README.md` says it of members that broke a timeout."""
+    said = rule.violation
+    assert said or re.search(r"\b(page|warning|info)\b", rule.true_when)
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_the_facts_of_a_runbook_are_those_of_the_code(path):
     text = path.read_text()
