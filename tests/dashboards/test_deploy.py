@@ -303,12 +303,13 @@ def units():
         yield path.stem, dict(unit["Service"])
 
 
-def test_both_systemd_units_run_where_the_relative_paths_of_one_file_mean_the_same():
+def test_both_systemd_units_have_the_same_folder_and_a_place_for_secrets():
     found = dict(units())
     assert found.keys() == {"group-monitor-run", "group-monitor-serve"}
     for name, service in found.items():
         command = name.removeprefix("group-monitor-")
         assert service["ExecStart"].partition(" ")[2] == f"{command} --config /etc/group-monitor/monitor.toml"
+        assert service["EnvironmentFile"] == "-/etc/group-monitor/environment"
         assert service["WorkingDirectory"] == f"/var/lib/{service['StateDirectory']}" == "/var/lib/group-monitor"
     assert found["group-monitor-run"]["KillMode"] == "mixed"  # Spark's JVM has to outlive the batch
 
