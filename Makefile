@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .ONESHELL:
 .SILENT:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak lives truth kills fuzz chaos lag-chaos check docs bench lock jar-sums
+.PHONY: help setup demo test soak lives truth kills fuzz chaos lag-chaos check docs rules bench lock jar-sums
 
 BIN := .venv/bin
 PYTHON ?=
@@ -104,16 +104,17 @@ check: setup ## Check lint, format, types and import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-docs: setup ## Write the files that are made from code: docs/metrics.md, configuration.md, states.md, broker-log4j2.yaml
+docs: rules ## Write the files that are made from code: docs/metrics.md, configuration.md, states.md, the facts in docs/rules, …
 	$(BIN)/python -m docs.generate.metrics_page
 	$(BIN)/python -m docs.generate.configuration_page
 	$(BIN)/python -m docs.generate.states_page
 	$(BIN)/group-monitor log4j2 --alone --key broker-1 > streaming/embedded/broker-log4j2.yaml
+	$(BIN)/group-monitor dashboards render
 
-bench: setup ## Measure the numbers of docs/performance.md on this machine; PART=… chooses: steady, backlog, cold, line; history, answers, flood
+bench: setup ## Measure the numbers of docs/performance.md on this machine; PART=… chooses one (PART=--help lists them)
 	exec $(BIN)/python -m tests.benchmarks $(PART)
 
-rules: setup ## Write the facts in docs/rules from the code
+rules: setup ## Write only the facts in docs/rules and the list of alerts
 	$(BIN)/python -m docs.generate.rule_pages
 
 lock: setup ## Resolve all locks again from pyproject.toml: requirements.lock (everything) and deploy/locks (the images)

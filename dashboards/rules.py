@@ -82,7 +82,7 @@ RULES: Final = (
         30,
         120,
         "The monitor of {{ .Labels.cluster }} is behind",
-        "Verdicts come late. Either a broker's telemetry stands still or the job does not keep up: see monitor health.",
+        "Verdicts come late. A broker's telemetry stands still, or run cannot keep up: see dashboard monitor health.",
         "monitor-behind",
     ),
     Rule(
@@ -92,7 +92,8 @@ RULES: Final = (
         60,
         120,
         "The lag of {{ .Labels.cluster }} is old",
-        "End offsets are asked every 10 s. Nothing is found by the rules of lag until they are again.",
+        "End offsets are requested every 10 s, but the newest are over a minute old. Until newer ones come, no rule"
+        " about lag finds anything.",
         "monitor-behind",
     ),
     Rule(
@@ -102,7 +103,7 @@ RULES: Final = (
         30,
         60,
         "No telemetry line of {{ .Labels.broker }}",
-        "Members of the groups it coordinates turn unknown. A dead broker, its appender, or the telemetry topic.",
+        "The members of its groups turn unknown. Look at the broker, at its appender, and at the telemetry topic.",
         "telemetry-stalled",
     ),
     Rule(
@@ -112,7 +113,7 @@ RULES: Final = (
         1,
         600,
         "Telemetry of {{ .Labels.broker }} has a gap",
-        "Timer verdicts about its groups wait until a line proves that the broker is heard again.",
+        "Lines of it may be missing, so a silent member of its groups may be alive. Silence is not judged meanwhile.",
         "telemetry-uncovered",
         beyond="<",
     ),
@@ -144,7 +145,7 @@ RULES: Final = (
         10,
         300,
         "Incidents of {{ .Labels.cluster }} are found late",
-        f"Of {ENOUGH_INCIDENTS} or more in 10 minutes, one in ten took over 10 s from its deadline to the outbox.",
+        f"Of {ENOUGH_INCIDENTS} incidents or more in 10 minutes, one in ten was found over 10 s after its deadline.",
         "monitor-behind",
     ),
     Rule(
@@ -154,7 +155,7 @@ RULES: Final = (
         0,
         0,
         "The monitor of {{ .Labels.cluster }} was wrong",
-        "A broker accepted a member after its session was judged to have ended. Worth a report to us, with a capture.",
+        "A broker accepted a member after its session was judged to have ended. Please report it, with a capture.",
         "monitor-refuted",
     ),
     Rule(
@@ -164,7 +165,7 @@ RULES: Final = (
         100,
         0,
         "Rows of {{ .Labels.cluster }} cannot be understood",
-        "The table quarantine holds the newest. Usually somebody else writes to a telemetry topic.",
+        "group-monitor quarantine shows the newest. Usually somebody else writes to a telemetry topic.",
         "rows-rejected",
     ),
     Rule(
@@ -186,16 +187,6 @@ RULES: Final = (
         "{{ .Labels.rule }}: group {{ .Labels.group }}",
         "Member, host and evidence are on the group's page. Not needed where serve notifies by itself.",
         "{{ .Labels.rule }}",
-    ),
-    Rule(
-        "ConsumerGroupRebalancing",
-        "warn",
-        f"max by (cluster, group) ({metrics.GROUP_INFO}{{{queries.WHILE_REBALANCING}}})",
-        0,
-        300,
-        "Group {{ .Labels.group }} has been rebalancing for five minutes",
-        "Its members wait for each other, or one of them does not come.",
-        "rebalance-stuck",
     ),
 )
 

@@ -12,6 +12,7 @@ import math
 from typing import NamedTuple
 
 from coordinator_model.replica.member import Member
+from coordinator_model.wording import seconds
 
 STEP = 2**0.25
 SHORTEST_MS = 1_000
@@ -68,7 +69,7 @@ def advice(member: Member, limit_ms: int | None) -> str:
     times = poll_times(member)
     if times is None or not limit_ms:
         return ""
-    polls = f"p99.9 of this member's polls is {_seconds(times.p999_ms)}, the limit {_seconds(limit_ms)}"
+    polls = f"p99.9 of this member's polls is {seconds(times.p999_ms)}, the limit {seconds(limit_ms)}"
     if times.p999_ms * 2 <= limit_ms:
         return f"; {polls}: the limit leaves room, look for what held it up"
     return f"; {polls}: raise max.poll.interval.ms or poll fewer records at once (max.poll.records)"
@@ -78,7 +79,3 @@ def detail(member: Member) -> dict[str, int]:
     """Return the numbers for a finding's detail."""
     times = poll_times(member)
     return {} if times is None else {"polls_told": times.told, "poll_p999_ms": times.p999_ms}
-
-
-def _seconds(duration_ms: int) -> str:
-    return f"{duration_ms / 1_000:.3g} s" if duration_ms < 100_000 else f"{duration_ms / 1_000:.0f} s"

@@ -30,11 +30,6 @@ def two_digits(number: int) -> int:
     return number // unit * unit
 
 
-def partitions(number: int) -> str:
-    """Return a number of partitions in words."""
-    return f"{number} partition{'' if number == 1 else 's'}"
-
-
 def about_group(context: LagContext, subject: str) -> dict[str, Any]:
     """Return the fields that say what a finding is about."""
     facts = context.facts

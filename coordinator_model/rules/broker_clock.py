@@ -10,6 +10,7 @@ from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
 from coordinator_model.thresholds import Thresholds
+from coordinator_model.wording import seconds
 
 if TYPE_CHECKING:
     from coordinator_model.rules.broker_watch import BrokerWatch
@@ -35,7 +36,7 @@ def judge(watch: "BrokerWatch", _broker: str, _thresholds: Thresholds) -> list[F
 
 def _finding(broker: str, at_ms: int, apart_ms: int, *, lasting: bool) -> Finding:
     """Return the finding about a broker. ``at_ms``: when its clock stepped, by the other clocks if there are any."""
-    way, span_s = ("ahead" if apart_ms > 0 else "back"), abs(apart_ms) / 1_000
+    way = "ahead" if apart_ms > 0 else "back"
     apart = "it differs from other clocks by that much" if lasting else "there is no other clock to compare it with"
     return Finding(
         rule=BROKER_CLOCK.id,
@@ -46,7 +47,7 @@ def _finding(broker: str, at_ms: int, apart_ms: int, *, lasting: bool) -> Findin
         at_ms=at_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"the clock of {broker} stepped {span_s:,.0f} s {way}: {apart}",
+        summary=f"the clock of {broker} stepped {seconds(abs(apart_ms))} {way}: {apart}",
         broker=broker,
         detail={"apart_ms": apart_ms},
     )

@@ -12,6 +12,7 @@ from coordinator_model.rules.rule import Rule
 from coordinator_model.rules.telemetry_uncovered import TELEMETRY_UNCOVERED
 from coordinator_model.states import Cause, Evidence, Severity
 from coordinator_model.thresholds import Thresholds
+from coordinator_model.wording import counted, seconds
 
 if TYPE_CHECKING:
     from coordinator_model.rules.broker_watch import AffectedMember, BrokerWatch
@@ -68,7 +69,8 @@ def _paused(broker: str, affected_members: "list[AffectedMember]") -> Finding:
         at_ms=first.at_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause(first.cause),
-        summary=f"{broker} {verb}: {len(affected_members)} members lost their sessions within a session timeout of it",
+        summary=f"{broker} {verb}, and removed {counted(len(affected_members), 'member')} within a session timeout"
+        " after that",
         broker=broker,
         detail={
             "members": [[member.group, member.subject] for member in affected_members[:MAX_NAMED]],
@@ -88,7 +90,7 @@ def _stalled(broker: str, stalled_ms: int, thresholds: Thresholds) -> Finding:
         at_ms=stalled_ms + limit_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"no telemetry from {broker} for {limit_ms} ms: the members it coordinates cannot be judged",
+        summary=f"no telemetry from {broker} for {seconds(limit_ms)}: the members it coordinates cannot be judged",
         broker=broker,
         detail={"last_line_ms": stalled_ms},
     )

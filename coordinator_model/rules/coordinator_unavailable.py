@@ -6,6 +6,7 @@ from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
 from coordinator_model.thresholds import Thresholds
+from coordinator_model.wording import seconds
 
 if TYPE_CHECKING:
     from coordinator_model.rules.broker_watch import BrokerWatch
@@ -66,7 +67,7 @@ def _finding(spell: RefusalSpell, thresholds: Thresholds) -> Finding:
         at_ms=first_ms + thresholds.failover_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"groups have found no coordinator for longer than {thresholds.failover_ms} ms:"
+        summary=f"groups have found no coordinator for longer than {seconds(thresholds.failover_ms)}:"
         f" {broker} answers {REFUSALS.get(error, error)} ({error})",
         broker=broker,
         detail={"error": error},

@@ -20,6 +20,7 @@ from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_me
 from coordinator_model.rules.rule import WARN_THEN_PAGE, Rule
 from coordinator_model.rules.streams import STREAMS_SEVERITY, is_streams
 from coordinator_model.states import Cause, Evidence, GroupState, Severity
+from coordinator_model.wording import seconds
 
 MEMBER_CLEARS = (
     "`rejoined` (the client is back: with the same instance id, on the same connection, or with the same client id and"
@@ -75,9 +76,9 @@ MEMBER_REMOVED = Rule(
     id=states.MEMBER_REMOVED,
     severities=(Severity.INFO, Severity.WARN),
     evidence=(
-        "inferred. The cause is unknown for one of these reasons: lines of the coordinator are missing, and one of them"
-        " may show the cause; the coordinator had just moved, and nothing shows when sessions restarted; only records"
-        " are read"
+        "inferred. The cause is unknown for one of these reasons: a line that shows it is missing, or may be; what was"
+        " seen of the member fits no timeout; the coordinator had just moved, and nothing shows when sessions"
+        " restarted; only records are read"
     ),
     true_when=(
         "a member was removed, and the cause is unknown: it may have been closed, or have broken a timeout. It becomes"
@@ -85,8 +86,9 @@ MEMBER_REMOVED = Rule(
         " It never pages"
     ),
     clears=(
-        MEMBER_CLEARS + "; if only records are read also `recovered` (the group has been empty for"
-        " `resolve_after_ms`) and `superseded` (its client reported that its poll was overdue)"
+        MEMBER_CLEARS + ", `superseded` (the coordinator's own log shows which timeout it was, or its client reported"
+        " that its poll was overdue); if only records are read also `recovered` (the group has been empty for"
+        " `resolve_after_ms`)"
     ),
     thresholds=("grace_ms", "page_after_ms", "resolve_after_ms"),
     lasting=True,
@@ -100,7 +102,7 @@ SUMMARIES = {
         "{who} was dropped: it did not rejoin, sync or revoke within the rebalance timeout{poll}{why}{refused}"
     ),
     POLL_EXCEEDED.id: "{who} left: it did not poll within max.poll.interval.ms{poll}{polls}",
-    MEMBER_REMOVED.id: "{who} was removed, and why is unknown: lines are missing, or the coordinator had just moved",
+    MEMBER_REMOVED.id: "{who} was removed, and nothing that was seen shows why",
 }
 UNSEEN_SUMMARY = "{who} is gone between generation {seen} and {after}, cause unknown: only records are read"
 
@@ -202,8 +204,8 @@ def _finding(replica: GroupReplica, departure: Departure, severity: Severity, co
         cause=departure.cause,
         summary=_summary_of(departure).format(
             who=name_of(member),
-            session=_of_ms(member.session_timeout_ms or context.consumer_session_timeout_ms),
-            poll=_of_ms(member.rebalance_timeout_ms),
+            session=_of(member.session_timeout_ms or context.consumer_session_timeout_ms),
+            poll=_of(member.rebalance_timeout_ms),
             polls=poll_times.advice(member, member.rebalance_timeout_ms),
             why="; it did not poll" if departure.cause is Cause.POLL_INTERVAL else "",
             refused=f"; it was refused with {refused}" if refused else "",
@@ -237,8 +239,8 @@ def _interval(departure: Departure) -> dict[str, int | None]:
     return {"deadline_from_ms": departure.deadline_from_ms, "deadline_until_ms": departure.deadline_until_ms}
 
 
-def _of_ms(duration_ms: int | None) -> str:
-    return f" of {duration_ms} ms" if duration_ms else ""
+def _of(duration_ms: int | None) -> str:
+    return f" of {seconds(duration_ms)}" if duration_ms else ""
 
 
 def judge_poll(replica: GroupReplica, member: Member, context: JudgementContext) -> Verdict:
@@ -252,7 +254,7 @@ def judge_poll(replica: GroupReplica, member: Member, context: JudgementContext)
         at_ms=member.poll_told_ms or member.poll_deadline_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.POLL_INTERVAL,
-        summary=f"{name_of(member)} has not polled within max.poll.interval.ms of {member.rebalance_timeout_ms} ms"
+        summary=f"{name_of(member)} has not polled within max.poll.interval.ms{_of(member.rebalance_timeout_ms)}"
         + poll_times.advice(member, member.rebalance_timeout_ms),
         deadline_ms=member.poll_deadline_ms,
         detail={"max_poll_interval_ms": member.rebalance_timeout_ms, **poll_times.detail(member)},

@@ -5,10 +5,11 @@ from typing import NamedTuple
 
 from coordinator_model.lag.lag_context import LagContext, Row
 from coordinator_model.lag.status import Status, had_no_lag, lags_of
-from coordinator_model.rules.about_lag import Pending, TopicTrouble, partitions, topic_finding, two_digits
+from coordinator_model.rules.about_lag import Pending, TopicTrouble, topic_finding, two_digits
 from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Severity
+from coordinator_model.wording import counted
 
 LAG_GROWING = Rule(
     id="lag-growing",
@@ -39,7 +40,7 @@ def judge(context: LagContext) -> Iterator[Finding]:
         growing = [row for row in rows if _grows(row)]
         if growing and growth is not None:
             now = two_digits(sum(row.lag or 0 for row in growing))
-            where = f"{topic}: lag of at least {now:,} in {partitions(len(growing))}"
+            where = f"{topic}: lag of at least {now:,} in {counted(len(growing), 'partition')}"
             text = f"{context.facts.group} falls behind on {where}"
             yield topic_finding(context, TopicTrouble(LAG_GROWING, topic, growing, *growth), text, {"lag": now})
 

@@ -8,6 +8,7 @@ from coordinator_model.rules.about_lag import Pending, TopicTrouble, topic_findi
 from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Severity
+from coordinator_model.wording import counted
 
 OFFSET_REWOUND = Rule(
     id="offset-rewound",
@@ -35,7 +36,7 @@ def judge(context: LagContext) -> Iterator[Finding]:
             row, commit = min(back, key=lambda found: found[1].at_ms)
             text = f"the committed offset of {context.facts.group} on {row.place} went back to {commit.offset}"
             if len(back) > 1:
-                text += f"; so did those on {len(back) - 1} more of {topic}"
+                text += f"; so did {counted(len(back) - 1, 'other')} of {topic}"
             trouble = TopicTrouble(OFFSET_REWOUND, topic, [row for row, _ in back], since_ms, due_ms)
             detail = {"rewound": len(back), "committed_offset": commit.offset, "committed_ms": commit.at_ms}
             yield topic_finding(context, trouble, text, detail)

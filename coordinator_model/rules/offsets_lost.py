@@ -4,17 +4,11 @@ from collections.abc import Iterator
 
 from coordinator_model.lag.lag_context import LagContext, Row
 from coordinator_model.lag.status import committed_offset_of, is_beyond_end
-from coordinator_model.rules.about_lag import (
-    Pending,
-    TopicTrouble,
-    partitions,
-    topic_finding,
-    two_digits,
-    unknown_topics,
-)
+from coordinator_model.rules.about_lag import Pending, TopicTrouble, topic_finding, two_digits, unknown_topics
 from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Severity
+from coordinator_model.wording import counted
 
 OFFSETS_LOST = Rule(
     id="offsets-lost",
@@ -43,7 +37,7 @@ def judge(context: LagContext) -> Iterator[Finding]:
             why = "it is beyond the end offset, so the topic was truncated or recreated"
             if not beyond:
                 why = f"messages deleted before they were committed: at least {gone:,}"
-            where = f"{partitions(len(lost))} of {topic}"
+            where = f"{counted(len(lost), 'partition')} of {topic}"
             text = f"the log does not hold the committed offset of {context.facts.group} on {where}: {why}"
             trouble = TopicTrouble(OFFSETS_LOST, topic, lost, since_ms, context.now_ms)
             yield topic_finding(context, trouble, text, {"lost": len(lost), "messages": gone, "beyond_end": beyond})

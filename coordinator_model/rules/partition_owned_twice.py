@@ -14,6 +14,7 @@ from coordinator_model.rules.findings import MAX_PARTITIONS_NAMED, NOTHING, Find
 from coordinator_model.rules.rule import Rule
 from coordinator_model.rules.settled import quiet_since_ms, settled_ms
 from coordinator_model.states import Cause, Evidence, Severity
+from coordinator_model.wording import counted
 
 PARTITION_OWNED_TWICE = Rule(
     id="partition-owned-twice",
@@ -66,7 +67,7 @@ def _finding(replica: GroupReplica, context: JudgementContext, shared: Owners, s
         at_ms=at_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"{replica.group} is stable, and {len(shared)} partitions have more than one owner: {told}",
+        summary=f"{replica.group} is stable, and more than one member owns {counted(len(shared), 'partition')}: {told}",
         partitions=list(shared)[:MAX_PARTITIONS_NAMED],
         detail={"owned_twice": len(shared), "owners": dict(listed[:MAX_PARTITIONS_NAMED])},
         **about_group(replica, context),

@@ -14,6 +14,7 @@ from coordinator_model.rules.about_lag import Pending, about_group, places, two_
 from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
+from coordinator_model.wording import counted, seconds
 
 PARTITION_STALLED = Rule(
     id="partition-stalled",
@@ -33,6 +34,7 @@ PARTITION_STALLED = Rule(
     thresholds=("stall_intervals", "stall_margin_ms", "stall_silence_ms", "stall_lag"),
     needs_owner=True,
 )
+
 SINGLE_PARTITIONS = 8
 """If an owner has more stalled partitions than this, one finding names them all."""
 
@@ -94,9 +96,9 @@ def _finding(context: LagContext, rows: list[Row], subject: str) -> Finding:
 
 def _summary(context: LagContext, rows: list[Row]) -> str:
     owner, note = rows[0].p.owner, rows[0].stall.note
-    what, them = (rows[0].place, "it") if len(rows) == 1 else (f"{len(rows)} partitions", "them")
+    what, them = (rows[0].place, "it") if len(rows) == 1 else (counted(len(rows), "partition"), "them")
     lag = f"lag is at least {two_digits(sum(row.lag or 0 for row in rows)):,}"
-    usual = f"the usual interval between commits was {rows[0].stall.interval_ms / 1_000:,.1f} s"
+    usual = f"the usual interval between commits was {seconds(rows[0].stall.interval_ms)}"
     if owner is None:
         return f"{context.facts.group} does not commit {what}: {lag}, {usual}"
     host = f" on {owner.client_host}" if owner.client_host else ""

@@ -12,6 +12,7 @@ from coordinator_model.rules.findings import MAX_PARTITIONS_NAMED, NOTHING, Find
 from coordinator_model.rules.rule import WARN_THEN_PAGE, Rule
 from coordinator_model.rules.settled import quiet_since_ms
 from coordinator_model.states import Cause, Evidence
+from coordinator_model.wording import counted
 
 PARTITION_UNOWNED = Rule(
     id="partition-unowned",
@@ -58,7 +59,8 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
         at_ms=warn_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"{replica.group} is stable, and {len(missing)} partitions of its topics have no owner: {listed}",
+        summary=f"{replica.group} is stable, and nobody owns {counted(len(missing), 'partition')} of its topics:"
+        f" {listed}",
         partitions=missing[:MAX_PARTITIONS_NAMED],
         detail={"unowned": len(missing)},
         **about_group(replica, context),

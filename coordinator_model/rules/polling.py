@@ -13,12 +13,13 @@ from coordinator_model.replica.session_timer import JudgementContext, is_covered
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_member, name_of
 from coordinator_model.rules.rule import WARN_THEN_PAGE, Rule
 from coordinator_model.states import Cause, Evidence, GroupState, Severity
+from coordinator_model.wording import counted, seconds
 
 POLL_AT_RISK = Rule(
     id="poll-at-risk",
     severities=(Severity.INFO,),
     evidence="observed: the client's own report or pushed metrics",
-    true_when="a client reports a poll age of at least four fifths of `max.poll.interval.ms`",
+    true_when="a client reports that its last poll is at least `poll_at_risk_ratio` of `max.poll.interval.ms` ago",
     clears=(
         "`recovered` (it reports a younger poll, or reports nothing until 10 s after the deadline), `superseded` (the"
         " limit was exceeded)"
@@ -31,12 +32,12 @@ STATIC_MEMBER_STUCK = Rule(
     id="static-member-stuck",
     severities=WARN_THEN_PAGE,
     evidence=(
-        "observed: the client's own report. Inferred (a warning) if its pushed metrics show that its limit passed when"
-        " its heartbeats stopped"
+        "observed: the client's own report. Inferred if its pushed metrics show that its limit passed when its"
+        " heartbeats stopped"
     ),
     true_when=(
         "a static member's poll is overdue, and the member still holds partitions. Nobody reads them until its session"
-        " ends"
+        " ends. It is a page if the client reports it, and a warning if it is inferred"
     ),
     clears="`recovered` (it polls again, or its session has ended)",
     thresholds=("grace_ms",),
@@ -63,7 +64,7 @@ def at_risk(replica: GroupReplica, member: Member, context: JudgementContext) ->
         at_ms=reported_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"{name_of(member)} last polled {age_ms} ms ago: max.poll.interval.ms is {limit_ms} ms"
+        summary=f"{name_of(member)} last polled {seconds(age_ms)} ago, and max.poll.interval.ms is {seconds(limit_ms)}"
         + poll_times.advice(member, limit_ms),
         deadline_ms=deadline_ms,
         detail={"max_poll_interval_ms": limit_ms, "poll_age_ms": age_ms, **poll_times.detail(member)},
@@ -120,7 +121,7 @@ def _stuck(
     evidence: Evidence,
 ) -> Finding:
     session = latest_session(member, context)
-    left = "an unknown time" if session is None else f"{max(0, session.end_ms - told_ms)} ms if it stays silent"
+    left = "an unknown time" if session is None else f"{seconds(max(0, session.end_ms - told_ms))} if it stays silent"
     return Finding(
         rule=STATIC_MEMBER_STUCK.id,
         severity=STATIC_MEMBER_STUCK.worst if evidence is Evidence.OBSERVED else STATIC_MEMBER_STUCK.severity,
@@ -128,7 +129,7 @@ def _stuck(
         at_ms=told_ms,
         evidence=evidence,
         cause=Cause.POLL_INTERVAL,
-        summary=f"{name_of(member)} does not poll and keeps {held} partitions: its session ends in {left}"
+        summary=f"{name_of(member)} does not poll and keeps {counted(held, 'partition')}: its session ends in {left}"
         + poll_times.advice(member, member.max_poll_interval_ms),
         deadline_ms=None if session is None else session.end_ms,
         detail={

@@ -10,6 +10,7 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
+from coordinator_model.wording import counted
 
 REBALANCE_ABORTED = Rule(
     id="rebalance-aborted",
@@ -45,8 +46,8 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
         at_ms=due_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"{replica.group} does not become stable: {len(generations)} generations were given up before"
-        f" their leader sent an assignment, the last is {generations[-1]}",
+        summary=f"{replica.group} does not become stable: {counted(len(generations), 'generation')} given up before"
+        f" the leader sent an assignment, the last is {generations[-1]}",
         detail={"generations": generations, "leader": replica.leader},
         **about_group(replica, context),
     )

@@ -17,6 +17,7 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
+from coordinator_model.wording import counted, seconds
 
 REBALANCE_STORM = Rule(
     id="rebalance-storm",
@@ -95,9 +96,11 @@ def _finding(
     thresholds = context.thresholds
     causes = Counter(going.cause.value for going in gone)
     behind = Counter(going.who for going in gone).most_common(MAX_NAMED)
-    counted = ", ".join(f"{times} {cause}" for cause, times in causes.most_common()) or "no member left"
-    what = f"mostly because of {named(behind[0][0])}, {behind[0][1]} times" if behind and storm else "a rolling deploy"
-    if storm and not behind:
+    gone_by = ", ".join(f"{times} {cause}" for cause, times in causes.most_common()) or "no member left"
+    what = "a rolling deploy"
+    if storm and behind:
+        what = f"mostly because of {named(behind[0][0])}, {counted(behind[0][1], 'time')}"
+    elif storm:
         what = "no member came or went to explain it: members rejoin by themselves"
     return Finding(
         rule=REBALANCE_STORM.id,
@@ -106,8 +109,8 @@ def _finding(
         at_ms=recent[-1],
         evidence=Evidence.OBSERVED,
         cause=Cause(causes.most_common(1)[0][0]) if causes else Cause.UNKNOWN,
-        summary=f"{replica.group} rebalanced {len(recent)} times in {thresholds.storm_window_ms // 1000} s"
-        f" ({counted}); {what}",
+        summary=f"{replica.group} rebalanced {counted(len(recent), 'time')} in"
+        f" {seconds(thresholds.storm_window_ms)} ({gone_by}); {what}",
         detail={
             "rebalances": len(recent),
             "causes": dict(causes),

@@ -15,6 +15,7 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group, name_of
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType, Severity
+from coordinator_model.wording import seconds
 
 REBALANCE_STUCK = Rule(
     id="rebalance-stuck",
@@ -66,7 +67,7 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
         at_ms=due_ms,
         evidence=Evidence.INFERRED,
         cause=Cause.UNKNOWN,
-        summary=f"the {phase.name} phase of {replica.group} has lasted longer than {slow_ms} ms:"
+        summary=f"the {phase.name} phase of {replica.group} has lasted longer than {seconds(slow_ms)}:"
         f" it waits for {whom}{more}",
         detail={
             "phase": phase.name,

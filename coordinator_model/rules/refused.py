@@ -10,6 +10,7 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
+from coordinator_model.wording import counted
 
 JOIN_REFUSED = Rule(
     id="join-refused",
@@ -72,7 +73,7 @@ def _finding(replica: GroupReplica, context: JudgementContext, key: str, refusal
     rule = JOIN_REFUSED if joining else MEMBER_FENCED
     about, who = about_group(replica, context), _name_of(refusal)
     about |= {"subject": who, "incarnation": f"{about['incarnation']}/{key}"}  # two clients may have one name
-    what = "is a member" if as_member else "asks to join" if joining else "goes on as a member"
+    did = "is a member of" if as_member else "asked to join" if joining else "went on as a member of"
     return Finding(
         rule=rule.id,
         severity=rule.severity,
@@ -80,7 +81,7 @@ def _finding(replica: GroupReplica, context: JudgementContext, key: str, refusal
         at_ms=repeated_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"{who} {what} of {replica.group} and was answered {name} ({error}) {count} times",
+        summary=f"{who} {did} {replica.group}: the answer was {name} ({error}) {counted(count, 'time')}",
         member_id=member_id,
         instance_id=instance_id,
         client_id=client_id,

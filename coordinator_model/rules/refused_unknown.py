@@ -91,7 +91,7 @@ def _finding(client: RefusedClient, repeated_ms: int) -> Finding:
         at_ms=repeated_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"{who} asks to join groups that are not known ({named}{more}) and was answered {name} ({error})",
+        summary=f"{who} asked to join groups that are not known ({named}{more}): the answer was {name} ({error})",
         broker=client.broker,
         client_id=client_id,
         client_host=client.client_host,

@@ -8,6 +8,7 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
+from coordinator_model.wording import counted
 
 REPLICA_DIVERGED = Rule(
     id="replica-diverged",
@@ -38,7 +39,8 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
         summary=f"the record of {replica.group}'s generation {generation} is not what was expected:"
-        f" {len(missing)} members are missing, {len(more)} are unexpected, {len(different)} facts differ",
+        f" {counted(len(missing), 'member')} missing, {len(more)} unexpected,"
+        f" {counted(len(different), 'other difference')}",
         detail={"missing": missing, "more": more, "different": different, "unexpected": replica.unexpected},
         **about_group(replica, context),
     )

@@ -51,12 +51,13 @@ from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_me
 from coordinator_model.rules.rule import Rule
 from coordinator_model.rules.streams import STREAMS_SEVERITY, is_streams
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType, Severity
+from coordinator_model.wording import seconds
 
 SESSION_AT_RISK = Rule(
     id="session-at-risk",
     severities=(Severity.INFO,),
     evidence="observed",
-    true_when="a member of a stable group has used two thirds of its session timeout without a heartbeat",
+    true_when="a member of a stable group has used `at_risk_ratio` of its session timeout without a heartbeat",
     clears=(
         "`recovered` (a heartbeat came), `superseded` (its session expired, it is gone, the group rebalances, or it is"
         " no longer known whether it is alive: `telemetry-uncovered`)"
@@ -456,7 +457,7 @@ def _expired(
         at_ms=deadline_ms + context.thresholds.grace_ms,
         evidence=Evidence.INFERRED,
         cause=blamed.cause if blamed else own_cause(member),
-        summary=f"{name_of(member)} {_silent(replica, member)} for its session timeout of {timeout_ms} ms",
+        summary=f"{name_of(member)} {_silent(replica, member)} for its session timeout of {seconds(timeout_ms)}",
         deadline_ms=deadline_ms,
         detail={"session_timeout_ms": timeout_ms, "last_heartbeat_ms": member.last_heartbeat_ms},
         **about_member(replica, member, context),
@@ -479,8 +480,8 @@ def _at_risk(
         at_ms=risk_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"{name_of(member)} has used two thirds of its session timeout of {timeout_ms} ms: it"
-        f" {_silent(replica, member)}",
+        summary=f"{name_of(member)} {_silent(replica, member)} for {seconds(risk_ms - base_ms)} of its session timeout"
+        f" of {seconds(timeout_ms)}",
         deadline_ms=base_ms + timeout_ms,
         detail={"session_timeout_ms": timeout_ms, "last_heartbeat_ms": member.last_heartbeat_ms},
         **about_member(replica, member, context),

@@ -18,6 +18,7 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
+from coordinator_model.wording import counted, seconds
 
 TIMEOUTS_INCONSISTENT = Rule(
     id="timeouts-inconsistent",
@@ -92,17 +93,19 @@ def timeouts_inconsistent(replica: GroupReplica, context: JudgementContext, at_m
     slow = [m for m in members if is_slow(m, context)]
     problems = []
     if len(sessions_ms) > 1:
-        problems.append(f"session timeouts differ: {_listed(sessions_ms)} ms")
+        problems.append(f"session timeouts differ: {_listed(map(seconds, sessions_ms))}")
     if len(polls_ms) > 1:
-        problems.append(f"rebalance timeouts differ: {_listed(polls_ms)} ms")
+        problems.append(f"rebalance timeouts differ: {_listed(map(seconds, polls_ms))}")
     if sessions_ms and sessions_ms[0] <= MIN_SESSION_TIMEOUT_MS:
-        problems.append(f"a session timeout of {sessions_ms[0]} ms is Kafka's default minimum")
+        problems.append(f"a session timeout of {seconds(sessions_ms[0])} is Kafka's default minimum")
     if sessions_ms and sessions_ms[-1] >= LONGEST_SESSION_MS:
-        problems.append(f"a session timeout of {sessions_ms[-1]} ms is Kafka's default maximum")
+        problems.append(f"a session timeout of {seconds(sessions_ms[-1])} is Kafka's default maximum")
     if polls_ms and polls_ms[-1] >= ENDLESS_POLL_MS:
-        problems.append(f"a poll may take {polls_ms[-1]} ms: max.poll.interval.ms limits nothing")
+        problems.append(f"max.poll.interval.ms is {polls_ms[-1]:,}: it limits nothing")
     if slow:
-        problems.append(f"fewer than {HEARTBEATS_A_SESSION} heartbeats in a session timeout, members: {len(slow)}")
+        problems.append(
+            f"{counted(len(slow), 'member')} with fewer than {HEARTBEATS_A_SESSION} heartbeats in a session timeout"
+        )
     if not problems:
         return None
     detail = {
@@ -164,7 +167,7 @@ def assignment_skewed(replica: GroupReplica, context: JudgementContext, at_ms: i
         most, least = held(busiest), min(map(held, members))
         mean = sum(map(held, members)) / len(members)
         if most - least >= SKEW and most >= SKEW * mean:
-            summary = f"{busiest.member_id} holds {most} partitions, others {least}, {mean:.1f} on average"
+            summary = f"{busiest.member_id} holds {counted(most, 'partition')}, others {least}, {mean:.1f} on average"
             detail = {"most": most, "least": least, "mean": round(mean, 2), "busiest": busiest.member_id}
             return _about(replica, context, at_ms, ASSIGNMENT_SKEWED, summary, detail)
     return None
@@ -177,7 +180,7 @@ def member_idle(replica: GroupReplica, context: JudgementContext, at_ms: int) ->
     idle = sorted(m.member_id for m in replica.members.values() if m.topics and not held(m))
     if not idle:
         return None
-    summary = f"{len(idle)} of {len(replica.members)} members hold no partition"
+    summary = f"{len(idle)} of {counted(len(replica.members), 'member')} without a partition"
     return _about(replica, context, at_ms, MEMBER_IDLE, summary, {"members": idle[:MAX_NAMED], "total": len(idle)})
 
 

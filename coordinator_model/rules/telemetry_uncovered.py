@@ -12,6 +12,7 @@ from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_gr
 from coordinator_model.rules.rule import Rule
 from coordinator_model.rules.settled import quiet_since_ms
 from coordinator_model.states import Cause, Evidence, Severity
+from coordinator_model.wording import counted
 
 TELEMETRY_UNCOVERED = Rule(
     id="telemetry-uncovered",
@@ -71,7 +72,7 @@ def _finding(replica: GroupReplica, context: JudgementContext, lost: list[str], 
         at_ms=at_ms,
         evidence=Evidence.OBSERVED,
         cause=Cause.UNKNOWN,
-        summary=f"no heartbeat of {len(lost)} of {replica.group}'s {len(replica.members)} members is seen:"
+        summary=f"no heartbeat of {len(lost)} of {counted(len(replica.members), 'member')} of {replica.group} is seen:"
         " that their sessions ended is known only once a record or an answer shows it",
         detail={"members": lost[:MAX_NAMED], "total": len(lost)},
         **about_group(replica, context),

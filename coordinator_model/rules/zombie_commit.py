@@ -10,6 +10,7 @@ from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity
+from coordinator_model.wording import counted
 
 ZOMBIE_COMMIT = Rule(
     id="zombie-commit",
@@ -45,7 +46,7 @@ def _finding(replica: GroupReplica, context: JudgementContext, key: str, zombie:
     about = about_group(replica, context)
     about |= {"subject": subject, "incarnation": f"{about['incarnation']}/{key}"}  # two clients may have one name
     number = len(zombie.partitions) + zombie.left_out
-    number_of = f"{'at least ' if zombie.left_out else ''}{number} partition{'s' if number > 1 else ''}"
+    number_of = f"{'at least ' if zombie.left_out else ''}{counted(number, 'partition')}"
     what = f"commit of {number_of} was refused with {name} ({zombie.error})"
     means = "its transaction is void" if zombie.transactional else "what it has processed is processed again"
     return Finding(

@@ -26,6 +26,7 @@ from coordinator_model.rules.partition_owned_twice import owned_twice
 from coordinator_model.rules.partition_unowned import unowned_partitions
 from coordinator_model.states import GroupState, GroupType
 from coordinator_model.thresholds import DEFAULT_THRESHOLDS, Thresholds
+from coordinator_model.wording import counted
 from streaming.audit.ask import CONSUMER_PROTOCOL, Told, ToldGroup, replica_of
 from streaming.audit.read import Read, Window
 from streaming.audit.storm import Name, storm
@@ -313,11 +314,6 @@ def _storm(ledger: Ledger, thresholds: Thresholds) -> Iterator[Found]:
         yield Found("rebalance-storm", "warn", summary)
     else:
         yield Found("rebalance-storm", "info", f"{summary}: no member left twice, as in a rolling deploy")
-
-
-def counted(number: int, what: str) -> str:
-    """Return a number with its noun in the singular or plural."""
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
 
 
 def _named(name: Name) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from streaming.audit.assess import counted
+from coordinator_model.wording import counted
 from streaming.audit.meanings import MEANINGS
 
 MAX_GROUPS_TOLD: Final = 50

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 
+from coordinator_model.wording import counted
 from streaming.commands import remote
 from streaming.commands.remote import Listing, Monitor, instant, shown
 
@@ -109,5 +110,5 @@ def _picture(seen: Look, out: "Console") -> "Group":
 
 
 def _count(what: str, drawn: Sequence[object], listing: Listing) -> str:
-    total = f"{listing.total:,} {what}{'' if listing.total == 1 else 's'}"
+    total = counted(listing.total, what)
     return total if len(drawn) == listing.total else f"{len(drawn):,} of {total}"

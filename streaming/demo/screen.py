@@ -13,8 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from coordinator_model.wording import counted
 from streaming.demo.verdict import OK, Row
-from streaming.serve.events import counted
 
 BAR_CELLS: Final = 12
 PLAIN_STATUS_S: Final = 10.0

@@ -25,7 +25,7 @@ def would_add(tier: int, *, reports: bool, pushes: Pushes) -> Iterator[Check]:
         yield ok(NAME, f"tier 2, the request log: {added}: `group-monitor log4j2`, {BELOW}")
     if pushes in (Pushes.NOT_TAKEN, Pushes.NOT_ASKED_FOR):
         added = "how long ago Java clients polled, and which librdkafka clients hang, by tier 2"
-        missing = "a plugin (docs/telemetry.md), then" if pushes is Pushes.NOT_TAKEN else "the brokers have a plugin;"
+        missing = "a plugin (docs/polls.md), then" if pushes is Pushes.NOT_TAKEN else "the brokers have a plugin;"
         yield ok(NAME, f"clients' pushed metrics: {added}: {missing} `{_subscribe()}`")
     if not reports:
         added = "when each application last polled, on top of any tier"

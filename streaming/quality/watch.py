@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
+from coordinator_model.wording import counted
 from streaming.config import Settings
 from streaming.extras import how_to_install
 from streaming.quality.sample import Row, take
@@ -100,7 +101,8 @@ def findings(failing: "Iterable[ExpectationResult]", now_ms: int, since_ms: Mapp
             severity="warn",
             opened_ms=since_ms.get(subject_of(verdict), now_ms),
             at_ms=now_ms,
-            summary=f"{verdict.suite}: {verdict.expectation} fails for {verdict.unexpected} values of the sample",
+            summary=f"{verdict.suite}: {verdict.expectation} fails for {counted(verdict.unexpected, 'value')}"
+            " of the sample",
             detail={"unexpected": verdict.unexpected, "sample": verdict.sample},
         )
         for verdict in failing

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from coordinator_model.wording import counted
 from streaming.store import Store
 from streaming.tiers import COORDINATOR_LOG, RECORDS_ONLY, REQUEST_LOG
 
@@ -62,8 +63,4 @@ def _read(tier: int, brokers: int) -> str:
         return "records only (tier 0)"
     if tier == COORDINATOR_LOG:
         return "records and the coordinators' INFO lines (tier 1), whose loss cannot be told from silence"
-    return f"records and the request log of {_brokers(brokers)} (tier 2)"
-
-
-def _brokers(number: int) -> str:
-    return f"{number} broker{'' if number == 1 else 's'}"
+    return f"records and the request log of {counted(brokers, 'broker')} (tier 2)"

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from coordinator_model.wording import counted, seconds
+
 NAMES_SHOWN = 3
 
 
@@ -45,16 +47,6 @@ def listed(names: Sequence[str], total: int) -> str:
     """Name the first few and count the rest."""
     shown = ", ".join(names[:NAMES_SHOWN])
     return f"{shown} and {total - NAMES_SHOWN} more" if total > NAMES_SHOWN else shown
-
-
-def seconds(span_ms: int) -> str:
-    """Write `0.25 s`, `41.3 s`."""
-    return f"{span_ms / 1_000:.3g} s" if span_ms < 100_000 else f"{span_ms // 1_000:,} s"
-
-
-def counted(number: int, noun: str) -> str:
-    """Write `1 member`, `2 members`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def ranges(partitions: Iterable[Sequence[Any]]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from coordinator_model.lag.topic_sums import TopicSums
-from streaming.serve.events import seconds
+from coordinator_model.wording import seconds
 from streaming.serve.timeline import WIDTH
 from streaming.store.lags import Lag, partitions_of, topic_lags, worst_partitions_first, worst_topics_first
 

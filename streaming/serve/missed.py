@@ -7,6 +7,7 @@ The summary is an incident of its own. It is open for an hour and sent to every 
 from collections import defaultdict
 from typing import Any, Final
 
+from coordinator_model.wording import counted
 from streaming.config import Settings
 from streaming.serve.notify.message import instant
 from streaming.store import Store
@@ -42,9 +43,7 @@ class MissedAlerts:
 
 def finding(missed: Missed, now_ms: int) -> dict[str, Any]:
     """Return the finding that sums up what one receiver missed."""
-    pages = "1 page" if missed.pages == 1 else f"{missed.pages} pages"
-    incidents = "1 incident" if missed.lesser == 1 else f"{missed.lesser} incidents"
-    lesser = f" and {incidents} of lesser severity" if missed.lesser else ""
+    lesser = f" and {counted(missed.lesser, 'incident')} of lesser severity" if missed.lesser else ""
     return own_finding(
         ALERTS_MISSED,
         missed.cluster,
@@ -53,7 +52,7 @@ def finding(missed: Missed, now_ms: int) -> dict[str, Any]:
         opened_ms=missed.dismissed_ms,
         at_ms=now_ms,
         summary=(
-            f"{pages}{lesser} opened and closed while {missed.receiver} could not be told, "
+            f"{counted(missed.pages, 'page')}{lesser} opened and closed while {missed.receiver} could not be told, "
             f"from {instant(missed.opened_ms)} to {instant(missed.closed_ms)}: group-monitor incidents --state closed"
         ),
         detail=missed._asdict(),

@@ -21,9 +21,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from coordinator_model.wording import seconds
 from streaming.serve.api import Api, number
 from streaming.serve.coverage import coverage, in_words
-from streaming.serve.events import runs, seconds
+from streaming.serve.events import runs
 from streaming.serve.health import Health
 from streaming.serve.lag_view import HEIGHT, lag_view, waited
 from streaming.serve.notify.message import group_path

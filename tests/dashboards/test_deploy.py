@@ -251,6 +251,15 @@ def test_alertmanager_routes(labels, receiver):
     )
 
 
+@pytest.mark.skipif(AMTOOL is None, reason="amtool is not on PATH (Debian: prometheus-alertmanager)")
+def test_who_deletes_the_first_route_is_alerted_from_metrics(tmp_path):
+    config = yaml(DEPLOY / "alertmanager" / "alertmanager.yml")
+    assert config["route"]["routes"].pop(0)["matchers"] == ['alertname =~ "ConsumerGroup.+"']
+    (tmp_path / "alertmanager.yml").write_text(json.dumps(config))
+    route = [AMTOOL, "config", "routes", "test", f"--config.file={tmp_path / 'alertmanager.yml'}"]
+    ran(*route, "--verify.receivers=on-call", "alertname=ConsumerGroupIncidentPage", "severity=page")
+
+
 @pytest.mark.skipif(prometheus.missing() is not None, reason=str(prometheus.missing()))
 def test_what_serve_and_prometheus_both_say_is_told_once(tmp_path):
     once = {
@@ -294,12 +303,13 @@ def units():
         yield path.stem, dict(unit["Service"])
 
 
-def test_both_systemd_units_run_where_the_relative_paths_of_one_file_mean_the_same():
+def test_both_systemd_units_have_the_same_folder_and_a_place_for_secrets():
     found = dict(units())
     assert found.keys() == {"group-monitor-run", "group-monitor-serve"}
     for name, service in found.items():
         command = name.removeprefix("group-monitor-")
         assert service["ExecStart"].partition(" ")[2] == f"{command} --config /etc/group-monitor/monitor.toml"
+        assert service["EnvironmentFile"] == "-/etc/group-monitor/environment"
         assert service["WorkingDirectory"] == f"/var/lib/{service['StateDirectory']}" == "/var/lib/group-monitor"
     assert found["group-monitor-run"]["KillMode"] == "mixed"  # Spark's JVM has to outlive the batch
 

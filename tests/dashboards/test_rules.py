@@ -18,7 +18,6 @@ CLUSTER = {"cluster": "prod"}
 BROKER = {**CLUSTER, "broker": "broker-1"}
 GROUP = {**CLUSTER, "group": "orders"}
 RECEIVER = {"receiver": "webhook"}
-REBALANCING = {"state": "PreparingRebalance", "type": "classic"}
 LATE = {"cluster": "prod", "le": "+Inf"}
 
 pytestmark = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not on PATH (Debian: prometheus)")
@@ -52,7 +51,6 @@ CASES = {
         10,
         {**GROUP, "rule": "poll-exceeded"},
     ),
-    "ConsumerGroupRebalancing": (metrics.GROUP_INFO, {**GROUP, **REBALANCING}, "1x20", "1x3 _x20", 10, GROUP),
 }
 
 
@@ -99,6 +97,14 @@ def test_promtool_finds_nothing_wrong():
 
 def test_every_rule_has_a_case():
     assert [rule.name for rule in RULES] == list(CASES)
+
+
+@pytest.mark.parametrize(
+    "rule", [rule for rule in RULES if "{{ .Labels.group }}" in rule.summary], ids=lambda r: r.name
+)
+def test_an_alert_about_a_group_repeats_an_incident_that_receivers_are_told(rule):
+    """So a group with `mode = "record"` or `"off"` has none."""
+    assert metrics.GROUP_INCIDENTS_TOLD in rule.expr
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,13 @@ def test_severities_are_those_that_there_are_from_least_to_worst():
         assert ranks == sorted(ranks), rule.id
 
 
+@pytest.mark.parametrize("rule", [rule for rule in RULES if len(rule.severities) > 1], ids=lambda rule: rule.id)
+def test_it_is_said_what_makes_an_incident_worse(rule):
+    """`docs/rules/README.md` says it of members that broke a timeout."""
+    said = rule.violation
+    assert said or re.search(r"\b(page|warning|info)\b", rule.true_when)
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_the_facts_of_a_runbook_are_those_of_the_code(path):
     text = path.read_text()
@@ -86,6 +94,19 @@ def test_a_runbook_tells_what_it_means_how_we_know_and_what_to_do(rule):
     for heading in ("## What it means", "## How we know", "## What to do"):
         _, _, section = text.partition(heading + "\n")
         assert len(section.split("## ")[0].split()) >= 10, heading
+
+
+def test_a_runbook_records_what_has_already_happened():
+    """A capture without `--from-beginning` holds only what comes after the incident."""
+    texts = [path.read_text() for path in FOLDER.glob("*.md")]
+    captures = [told for text in texts for told in re.findall(r"`(group-monitor capture[^`]*)`", text)]
+    assert set(captures) == {"group-monitor capture --config monitor.toml --from-beginning --out capture.jsonl.gz"}
+
+
+@pytest.mark.parametrize("alert", ALERT_RULES, ids=lambda alert: alert.name)
+def test_the_page_of_an_alert_made_from_metrics_names_it(alert):
+    page = "README" if "{{" in alert.runbook else alert.runbook  # the page of its rule
+    assert f"`{alert.name}`" in (FOLDER / f"{page}.md").read_text()
 
 
 def test_there_are_no_pages_of_rules_that_are_gone():

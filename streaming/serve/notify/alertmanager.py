@@ -13,8 +13,9 @@ from typing import Any
 
 import requests
 
+from coordinator_model.wording import seconds
 from streaming.config_text import mask_url
-from streaming.serve.events import ranges, seconds
+from streaming.serve.events import ranges
 from streaming.serve.notify.base import SEVERITIES, Answer, Payload, post
 from streaming.serve.notify.message import instant, shown
 from streaming.store.database import clean

@@ -10,8 +10,9 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
+from coordinator_model.wording import seconds
 from streaming.config import Serve
-from streaming.serve.events import TimelineEntry, happened, ranges, seconds
+from streaming.serve.events import TimelineEntry, happened, ranges
 from streaming.serve.notify.base import Payload
 from streaming.store.database import clean, group_key
 from streaming.store.reader import StoreReader

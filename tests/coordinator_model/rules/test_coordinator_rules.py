@@ -66,6 +66,10 @@ def test_a_move_names_the_broker_that_took_over():
         ("coordinator-paused", "broker-2", "page", "coordinator-moved"),
         ("session-expired", "m2", "warn", "coordinator-moved"),
     ]
+    [page] = told.of("coordinator-paused")
+    assert page["summary"] == (
+        "broker-2 took over as coordinator, and removed 1 member within a session timeout after that"
+    )
 
 
 def test_a_pause_is_not_told_again_while_what_it_cost_stays_open():

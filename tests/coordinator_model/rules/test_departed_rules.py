@@ -385,4 +385,10 @@ def test_a_summary_names_a_timeout_only_where_it_is_known(rule):
         return departed.judge(GroupReplica("g"), departure, context()).finding.summary
 
     assert summary(None, None).endswith(("its session timeout", "the rebalance timeout", "max.poll.interval.ms"))
-    assert summary(6_000, 6_000).endswith(" of 6000 ms")
+    assert summary(6_000, 6_000).endswith(" of 6 s")
+
+
+def test_a_removal_without_a_known_cause_names_no_reason_that_nothing_shows():
+    departure = Departure(Member("m1"), MEMBER_REMOVED, Cause.UNKNOWN, Evidence.INFERRED, 0, None, 1, "broker-1", 0)
+    told = departed.judge(GroupReplica("g"), departure, context()).finding.summary
+    assert told == "m1 (client unknown) was removed, and nothing that was seen shows why"

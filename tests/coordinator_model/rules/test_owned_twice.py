@@ -55,7 +55,7 @@ def test_a_partition_with_two_owners(name):
 
 def test_its_owners_are_named():
     finding = partition_owned_twice.judge(group([0, 1], [1]), context()).finding
-    assert finding.summary == "g is stable, and 1 partitions have more than one owner: t-1 (m0 and m1)"
+    assert finding.summary == "g is stable, and more than one member owns 1 partition: t-1 (m0 and m1)"
     assert finding.detail == {"owned_twice": 1, "owners": {"t-1": ["m0", "m1"]}}
     assert finding.severity == "warn"
 

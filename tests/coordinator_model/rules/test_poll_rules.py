@@ -87,7 +87,7 @@ def test_a_static_member_that_does_not_poll_pages_and_says_when_its_session_ends
         ("page", "i1", "poll-interval", 67_000, 61_500)
     ]
     [opened] = told.of("static-member-stuck")
-    assert "keeps 2 partitions: its session ends in 4000 ms" in opened["summary"]
+    assert "keeps 2 partitions: its session ends in 4 s" in opened["summary"]
 
 
 def test_a_dynamic_member_leaves_by_itself_so_it_is_not_stuck():

@@ -3,6 +3,7 @@
 import pytest
 
 from coordinator_model.decode.parse import parse_row
+from coordinator_model.errors import Error
 from coordinator_model.replica.refusals import MAX_NAMED
 from coordinator_model.rules.evaluate import evaluate
 from coordinator_model.rules.refused_unknown import MAX_CLIENTS
@@ -30,7 +31,11 @@ def test_a_client_refused_three_times_is_told_with_the_errors_name(error):
     assert told.facts("join-refused", "severity", "subject", "at_ms", "opened_ms") == [
         ("warn", "worker on 10.0.0.7", 3_000, 1_000)
     ]
-    assert told.of("join-refused")[0]["detail"]["error"] == error
+    [refused] = told.of("join-refused")
+    assert refused["detail"]["error"] == error
+    assert refused["summary"] == (
+        f"worker on 10.0.0.7 asked to join orders: the answer was {Error(error).name} ({error}) 3 times"
+    )
 
 
 @pytest.mark.parametrize(
@@ -82,7 +87,9 @@ def test_clients_beyond_a_bound_are_one_incident():
     subjects = told.opened("join-refused")
     assert len(subjects) == MAX_NAMED + 1
     assert subjects.count("other clients") == 1
-    assert told.of("join-refused")[-1]["detail"]["error"] == 81
+    [others] = [one for one in told.of("join-refused") if one["subject"] == "other clients"]
+    assert others["detail"]["error"] == 81
+    assert others["summary"].startswith("other clients asked to join orders: the answer was ")
 
 
 def test_the_incident_of_clients_beyond_the_bound_ends_too():
@@ -212,7 +219,9 @@ def test_a_member_refused_three_times_is_told_as_its_client(name):
     assert told.facts("join-refused", "severity", "subject", "client_id", "member_id", "at_ms") == [
         ("warn", "client-m2 on 10.0.0.7", "client-m2", "m2", at_ms)
     ]
-    assert told.of("join-refused")[0]["detail"]["error"] == error
+    [refused] = told.of("join-refused")
+    assert refused["detail"]["error"] == error
+    assert refused["summary"].startswith("client-m2 on 10.0.0.7 is a member of orders: the answer was ")
     assert told.accusations == []
 
 
@@ -314,8 +323,8 @@ def test_a_client_that_names_no_group_is_told():
     [incident] = nameless(1_000, 2_000, 3_000).play(9_000).of("join-refused")
     assert (incident["group"], incident["subject"]) == ("", "worker (User:ANONYMOUS)")
     assert incident["summary"] == (
-        "worker (User:ANONYMOUS) asks to join groups that are not known (one without an id)"
-        " and was answered INVALID_GROUP_ID (24)"
+        "worker (User:ANONYMOUS) asked to join groups that are not known (one without an id):"
+        " the answer was INVALID_GROUP_ID (24)"
     )
 
 
@@ -341,6 +350,7 @@ def test_a_member_that_goes_on_after_its_eviction_is_told(error):
     assert told.facts("member-fenced", "severity", "member_id", "at_ms", "opened_ms") == [
         ("warn", "zombie", 11_000, 5_000)
     ]
+    assert told.of("member-fenced")[0]["summary"].startswith("zombie went on as a member of orders: the answer was ")
 
 
 def test_a_kip848_member_that_goes_on_with_a_fenced_epoch_is_told():

@@ -298,6 +298,7 @@ def test_two_thirds_of_the_session_in_silence_is_at_risk_until_it_is_heard():
         ("m2", 14_000, "info", DEADLINE_MS)
     ]
     assert told.closed("session-at-risk") == [("recovered", 15_000)]
+    assert told.of("session-at-risk")[0]["summary"].endswith("sent no heartbeat for 4 s of its session timeout of 6 s")
     assert told.opened("session-expired") == []
 
 

@@ -57,24 +57,24 @@ GROUPS = {
     "two session timeouts": (
         setup.timeouts_inconsistent,
         with_member(members(1, 1), "m1", session_timeout_ms=10_000),
-        "session timeouts differ: 10000, 45000 ms",
+        "session timeouts differ: 10 s, 45 s",
     ),
     "two poll intervals": (
         setup.timeouts_inconsistent,
         with_member(members(1, 1), "m1", rebalance_timeout_ms=60_000),
-        "rebalance timeouts differ: 60000, 300000 ms",
+        "rebalance timeouts differ: 60 s, 300 s",
     ),
     "the least that the broker allows": (setup.timeouts_inconsistent, members(1, session_ms=6_000, interval_ms=2_000),
-        "a session timeout of 6000 ms is Kafka's default minimum"),
+        "a session timeout of 6 s is Kafka's default minimum"),
     "the greatest": (setup.timeouts_inconsistent, members(1, session_ms=1_800_000),
-        "a session timeout of 1800000 ms is Kafka's default maximum"),
+        "a session timeout of 1,800 s is Kafka's default maximum"),
     "a poll that may take for ever": (setup.timeouts_inconsistent, members(1, poll_ms=2**31 - 1),
-        "a poll may take 2147483647 ms: max.poll.interval.ms limits nothing"),
+        "max.poll.interval.ms is 2,147,483,647: it limits nothing"),
     "a poll that may take a day": (setup.timeouts_inconsistent, members(1, poll_ms=86_400_000),
-        "a poll may take 86400000 ms: max.poll.interval.ms limits nothing"),
+        "max.poll.interval.ms is 86,400,000: it limits nothing"),
     "a poll that may take some hours": (setup.timeouts_inconsistent, members(1, poll_ms=6 * 3_600_000), None),
     "no heartbeat may be lost": (setup.timeouts_inconsistent, members(1, session_ms=10_000, interval_ms=4_000),
-        "fewer than 3 heartbeats in a session timeout, members: 1"),
+        "1 member with fewer than 3 heartbeats in a session timeout"),
     "a heartbeat that came a little late": (setup.timeouts_inconsistent, members(1, session_ms=10_000,
         interval_ms=3_800), None),
     "one topic": (setup.mixed_subscriptions, members(1, 1), None),
@@ -99,7 +99,7 @@ GROUPS = {
     ),
     "tasks of Kafka Streams": (setup.assignment_skewed, members(6, 1, 1, protocol="stream"), None),
     "everybody works": (setup.member_idle, members(1, 1), None),
-    "one waits": (setup.member_idle, members(1, 1, 0), "1 of 3 members hold no partition"),
+    "one waits": (setup.member_idle, members(1, 1, 0), "1 of 3 members without a partition"),
     "nothing to hold": (setup.member_idle, members(0, 0), None),
     "an instance of standbys": (setup.member_idle, members(1, 0, protocol="stream"), None),
 }  # fmt: skip
@@ -277,7 +277,7 @@ def test_members_that_no_source_covers_are_told_once_their_session_has_passed_un
     told = story.play(80_000)
     assert told.facts("telemetry-uncovered", "severity", "at_ms") == [("info", 60_100 + 900)]
     [opened] = told.of("telemetry-uncovered")
-    assert "no heartbeat of 1 of orders's 2 members" in opened["summary"]
+    assert "no heartbeat of 1 of 2 members of orders is seen" in opened["summary"]
     assert SESSION_MS < 60_000
 
 

@@ -24,7 +24,7 @@ from streaming.reporter.sender import LONGEST_PAUSE_S, ReportThread
 ROOT = Path(__file__).parents[3]
 SCHEMA = json.loads((ROOT / "streaming" / "reporter" / "report.schema.json").read_text())
 EXIT_S = 1.0
-"""What docs/telemetry.md says that an exit may be held up at most with reporters whose broker is gone."""
+"""What docs/polls.md says that an exit may be held up at most with reporters whose broker is gone."""
 NOBODY = "127.0.0.1:1"
 CONFLUENT = {"bootstrap.servers": NOBODY, "group.id": "g", "client.id": "c", "log_level": 0}
 REPORT = message(
