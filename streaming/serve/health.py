@@ -12,12 +12,17 @@ from typing import Any, NamedTuple
 
 from streaming.store.reader import RunProgress
 
+LONGEST_GAP_S = 5.0
+"""What counts at most as silence of a `run` between two looks. `serve` could not look while the database was away, and
+neither could `run` write."""
+
 
 class _Sign(NamedTuple):
-    """The newest sign of life of a `run`; `since_s`: when it was first seen."""
+    """The newest sign of life of a `run`: last seen at `seen_s`, and unchanged for `silent_s`."""
 
     row: tuple[str, int, int]
-    since_s: float
+    seen_s: float
+    silent_s: float
     has_moved: bool
 
 
@@ -43,10 +48,14 @@ class Health:
         with self._lock:
             known = self._signs.get(run.cluster)
             if known is None or known.row != row:
-                known = self._signs[run.cluster] = _Sign(row, now_s, has_moved=known is not None)
-        if (now_s - known.since_s) * 1_000 > self._limit_ms:
+                sign = _Sign(row, now_s, 0.0, has_moved=known is not None)
+            else:
+                silent_s = known.silent_s + min(now_s - known.seen_s, LONGEST_GAP_S)
+                sign = known._replace(seen_s=now_s, silent_s=silent_s)
+            self._signs[run.cluster] = sign
+        if sign.silent_s * 1_000 > self._limit_ms:
             return True
-        return False if known.has_moved else None
+        return False if sign.has_moved else None
 
     def stalled(self, run: RunProgress) -> bool:
         """Tell whether a `run` is stalled. While `verdict` is None, the database's clock decides."""
