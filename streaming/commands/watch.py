@@ -38,7 +38,7 @@ def watch_command(*, cluster: str | None, every_s: float, times: int | None, url
     def look() -> Look:
         groups = monitor.listing("/api/v1/groups", cluster=cluster)
         incidents = monitor.listing("/api/v1/incidents", state="open", sort="severity", cluster=cluster)
-        return Look(time.time_ns() // 1_000_000, groups, incidents)
+        return Look(time.time_ns() // 1_000_000, groups, incidents, monitor.not_current(cluster))
 
     looks = _looks(look, every_s, times)
     try:
@@ -61,6 +61,8 @@ class Look(NamedTuple):
     at_ms: int
     groups: Listing
     incidents: Listing
+    not_current: str = ""
+    """Why the monitor's own answer is not current: its `run` makes no progress, say."""
     problem: str = ""
     """Why a later look failed, if it did."""
 
@@ -68,6 +70,7 @@ class Look(NamedTuple):
         """Return one line of `watch --json`; the totals show whether the lists are complete."""
         return {
             "at_ms": self.at_ms,
+            "not_current": self.not_current or None,
             "groups": self.groups.objects,
             "groups_total": self.groups.total,
             "incidents": self.incidents.objects,
@@ -90,7 +93,7 @@ def _looks(look: Callable[[], Look], every_s: float, times: int | None) -> Itera
 
 def _picture(seen: Look, out: "Console") -> "Group":
     """Show as much as the console has room for, and say how much that is."""
-    from rich.console import Group
+    from rich.console import Group, RenderableType
     from rich.text import Text
 
     from streaming.commands import tables
@@ -101,11 +104,12 @@ def _picture(seen: Look, out: "Console") -> "Group":
     left = max(1, rows - len(incidents) * lines_each)
     groups = seen.groups.objects[:left]  # the API gives the worst first
     title = f"{_count('group', groups, seen.groups)}, {_count('open incident', incidents, seen.incidents)}"
-    parts = [tables.groups_table(f"{title}, {instant(seen.at_ms)} UTC", groups)]
+    parts: list[RenderableType] = [tables.groups_table(f"{title}, {instant(seen.at_ms)} UTC", groups)]
     if incidents:
         parts.insert(0, tables.incidents_table("open incidents, the worst first", incidents))
-    problem = [Text(f"not current: {shown(seen.problem)}", style="bold red")] if seen.problem else []
-    return Group(*problem, *parts)
+    if problem := seen.problem or seen.not_current:
+        parts.insert(0, Text(f"not current: {shown(problem)}", style="bold red"))
+    return Group(*parts)
 
 
 def _count(what: str, drawn: Sequence[object], listing: Listing) -> str:

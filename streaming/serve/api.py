@@ -136,10 +136,14 @@ class Api:
         self.store.read.runs()
         return AsciiJson({"healthy": True})
 
-    def readyz(self, _request: Request) -> Response:
-        """Return 200 if what this server shows is current, else 503."""
-        ready, body = self.health.readiness(self.store.read.runs())
+    def readyz(self, request: Request) -> Response:
+        """Return 200 if what this server shows, of all clusters or of one, is current, else 503."""
+        ready, body = self.readiness(request.query_params.get("cluster"))
         return AsciiJson(body, 200 if ready else 503)
+
+    def readiness(self, cluster: str | None = None) -> tuple[bool, Object]:
+        """Return the readiness of one cluster, or of all."""
+        return self.health.readiness(run for run in self.store.read.runs() if cluster in (None, run.cluster))
 
     def groups(self, request: Request) -> Response:
         """List groups."""

@@ -56,7 +56,7 @@ def create_app(store: Store, settings: Settings, health: Health, reload: Callabl
         routes=[
             *api.routes(),
             *Exporters(store, health).routes(),
-            *Pages(store, api, health).routes(),
+            *Pages(store, api).routes(),
             Route("/-/reload", reloaded, methods=["POST"]),
         ],
         middleware=[Middleware(SecurityHeaders), Middleware(Hosts, serve=settings.serve), *guard],

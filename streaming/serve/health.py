@@ -75,6 +75,11 @@ class Health:
         ]
         ready = bool(clusters) and all(state["caught_up"] and not state["stalled"] for state in clusters)
         body: dict[str, Any] = {"ready": ready, "clusters": clusters}
-        if not clusters:
-            body["reason"] = "no run has written to the store yet"
+        if not ready:
+            troubles = (
+                f"{state['cluster']} {'makes no progress' if state['stalled'] else 'is catching up'}"
+                for state in clusters
+                if state["stalled"] or not state["caught_up"]
+            )
+            body["reason"] = ", ".join(troubles) or "no run has written to the store yet"
         return ready, body

@@ -244,7 +244,10 @@ def test_a_run_that_was_silent_before_serve_started_makes_nothing_ready(apply, c
 def test_one_cluster_that_is_behind_makes_the_whole_not_ready(apply, client):
     apply(progress())
     apply(progress(), cluster="dev", caught_up=False)
-    assert [state["caught_up"] for state in client.json("/readyz", 503)["clusters"]] == [False, True]
+    behind = client.json("/readyz", 503)
+    assert [state["caught_up"] for state in behind["clusters"]] == [False, True]
+    assert behind["reason"] == "dev is catching up"
+    assert client.json("/readyz?cluster=prod")["ready"] is True
 
 
 @pytest.mark.parametrize("path", ["/", "/groups/orders", "/groups/none", "/api/v1/groups", "/metrics", "/nothing"])

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from streaming.cli import main
 from streaming.commands import tables, watch
+from tests.streaming.serve.conftest import STALLED_MS, sign_of_life
 from tests.support.outputs import CLUSTER, START_MS, ended, finding, partition, partitions, rejected, report, view
 
 EVIL = "a\x1b[2J\u202e[bold]x[/bold]"
@@ -168,6 +169,18 @@ def test_watch_looks_as_often_as_told_and_shows_trouble_first(apply, command):
     assert said.rindex("orders") < said.index("busy")
     looks = command("watch", "--times", "2", "--every", "0.2", "--json").splitlines()
     assert [len(json.loads(look)["groups"]) for look in looks] == [2, 2]
+
+
+def test_watch_and_describe_say_that_the_cluster_makes_no_progress(apply, command, store):
+    apply(report("orders", view=view()))
+    watched, described = ("watch", "--times", "1"), ("describe", "orders")
+    sign_of_life(store, 2 * STALLED_MS)
+    for said in (command(*watched), command(*described)):
+        assert "not current: prod makes no progress" in said
+    assert json.loads(command(*watched, "--json"))["not_current"] == "prod makes no progress"
+    apply(report("orders", view=view()))
+    assert "not current" not in command(*watched) + command(*described)
+    assert json.loads(command(*watched, "--json"))["not_current"] is None
 
 
 @pytest.mark.parametrize(("options", "full_screen"), [(["--times", "1"], False), ([], True)])
