@@ -1,6 +1,7 @@
 """The ASGI application: routes, error handlers and security headers."""
 
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from typing import Any, Final
 
 from starlette.applications import Starlette
@@ -39,8 +40,11 @@ class TooSoonError(Exception):
 
 def create_app(store: Store, settings: Settings, health: Health, reload: Callable[[], None] | None = None) -> Starlette:
     """Build the application. `reload` reads the configuration again; it raises `ConfigError` or `TooSoonError`."""
+    token = settings.serve.token
 
-    def reloaded(_request: Request) -> Response:
+    def reloaded(request: Request) -> Response:
+        if token is None and not _is_this_machine(request):
+            raise HTTPException(403, "without [serve] token_file only this machine may ask for a reload")
         try:
             (reload or _cannot_reload)()
         except ConfigError as error:
@@ -50,7 +54,6 @@ def create_app(store: Store, settings: Settings, health: Health, reload: Callabl
         return AsciiJson({"reloaded": True})
 
     api = Api(store, settings, health)
-    token = settings.serve.token
     guard = [] if token is None else [Middleware(Guard, token=token.get_secret_value())]
     return Starlette(
         routes=[
@@ -62,6 +65,12 @@ def create_app(store: Store, settings: Settings, health: Health, reload: Callabl
         middleware=[Middleware(SecurityHeaders), Middleware(Hosts, serve=settings.serve), *guard],
         exception_handlers={HTTPException: on_error, Exception: on_crash},
     )
+
+
+def _is_this_machine(request: Request) -> bool:
+    if request.client is None:
+        return False
+    return ip_address(request.client.host.removeprefix("::ffff:")).is_loopback  # an IPv4 peer of an IPv6 socket
 
 
 def _cannot_reload() -> None:

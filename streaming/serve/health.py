@@ -37,7 +37,8 @@ class Health:
     ) -> None:
         self.leads = leads
         """Whether this is the `serve` that sends."""
-        self._limit_ms = monitor_stalled_ms
+        self.monitor_stalled_ms = monitor_stalled_ms
+        """After how long without a sign of life a `run` is stalled; a new configuration may change it."""
         self._clock = clock
         self._signs: dict[str, _Sign] = {}
         self._lock = threading.Lock()
@@ -53,14 +54,14 @@ class Health:
                 silent_s = known.silent_s + min(now_s - known.seen_s, LONGEST_GAP_S)
                 sign = known._replace(seen_s=now_s, silent_s=silent_s)
             self._signs[run.cluster] = sign
-        if sign.silent_s * 1_000 > self._limit_ms:
+        if sign.silent_s * 1_000 > self.monitor_stalled_ms:
             return True
         return False if sign.has_moved else None
 
     def stalled(self, run: RunProgress) -> bool:
         """Tell whether a `run` is stalled. While `verdict` is None, the database's clock decides."""
         verdict = self.verdict(run)
-        return run.silent_ms > self._limit_ms if verdict is None else verdict
+        return run.silent_ms > self.monitor_stalled_ms if verdict is None else verdict
 
     def readiness(self, runs: Iterable[RunProgress]) -> tuple[bool, dict[str, Any]]:
         """Tell whether every `run` has caught up and makes progress, and return the state of each."""
