@@ -210,10 +210,10 @@ class StoreReader:
         page = self._groups(ordered.limit(limit).offset(offset), self._count(tables.groups, chosen))
         return replace(page, read=self._with_open_incidents)
 
-    def views(self, cluster: str | None) -> Page[str]:
-        """Return the views of all groups, or of all groups of a cluster, by name."""
+    def views(self, clusters: Sequence[str]) -> Page[str]:
+        """Return the views of all groups of some clusters, by name."""
         known = tables.groups.c
-        some = _WEIGHED.where(_all_of(_equal(known.cluster, cluster)))
+        some = _WEIGHED.where(known.cluster.in_(clusters))
         return self._groups(some.order_by(known.cluster, known.group_id, known.group_key))
 
     def generations(self, cluster: str, group: str, limit: int = 20) -> list[dict[str, Any]]:

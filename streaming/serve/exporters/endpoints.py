@@ -1,6 +1,7 @@
 """`/metrics/kminion`, `/metrics/kafka-exporter`, `/metrics/burrow`: Prometheus scrapes one instead of that exporter.
 
-The first two have no label for the cluster: if there are several clusters, `?cluster=` chooses one.
+The first two have no label for the cluster: if there are several clusters, `?cluster=` chooses one. A cluster whose
+`run` makes no progress is not served, for its lags stand still: without it an alert about lag would be silent for ever.
 """
 
 from collections.abc import Callable, Mapping
@@ -48,11 +49,14 @@ class Exporters:
 
     def _reading(self, request: Request, *, several: bool) -> Reading:
         runs = self.store.read.runs()
-        clusters = [run.cluster for run in runs]
         cluster = request.query_params.get("cluster")
-        if cluster is not None and cluster not in clusters:
+        asked = [run for run in runs if cluster in (None, run.cluster)]
+        if cluster is not None and not asked:
             raise HTTPException(404, "no such cluster")
-        if cluster is None and len(clusters) > 1 and not several:
+        current = [run for run in asked if not self.health.stalled(run)]
+        if not current:
+            raise HTTPException(503, f"not current: {self.health.readiness(asked)[1]['reason']}")
+        clusters = [run.cluster for run in current]
+        if len(clusters) > 1 and not several:
             raise Ambiguous(clusters, "groups")
-        up, _ = self.health.readiness(run for run in runs if cluster in (None, run.cluster))
-        return Reading(self.store, cluster, up)
+        return Reading(self.store, clusters, all(run.caught_up for run in current))

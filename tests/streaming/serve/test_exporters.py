@@ -200,9 +200,22 @@ def test_burrows_labels_have_the_cluster_so_all_are_told(apply, client):
     assert chosen == {"dev", None}
 
 
-def test_a_run_that_stands_still_is_not_up(orders, client, store):
-    up = ("kminion_exporter_up", (("version", OURS),))
+@pytest.mark.parametrize("path", PATHS)
+def test_the_lags_of_a_run_that_stands_still_are_not_served(orders, apply, client, store, path):
+    """They were served unchanged for ever, so that Prometheus' `up` was 1 and an alert about lag stayed silent."""
     sign_of_life(store, age_ms=2 * STALLED_MS)
+    for query in ("", "?cluster=prod"):
+        assert client.json(path + query, 503) == {"error": "not current: prod makes no progress"}
+    apply(report("new", view=view("new", cluster="renamed")), partitions("new"), cluster="renamed")
+    text = client.get(path).text
+    assert "new" in text
+    assert "orders-0" not in text
+    assert 'group="orders"' not in text
+
+
+def test_a_run_that_catches_up_is_not_up(apply, client):
+    up = ("kminion_exporter_up", (("version", OURS),))
+    apply(progress(), caught_up=False)
     assert samples(client, "/metrics/kminion")[up] == 0
 
 
