@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+from coordinator_model.states import GroupState
+from streaming.serve.runbooks import RULES
 from streaming.store.lags import STATUSES, UNKNOWN
 
 
@@ -50,6 +52,8 @@ _SOURCES: Final = {
     "type": "object",
     "description": "by source (records, request-log, client-report, client-push): how many members it shows",
 }
+STATES: Final = tuple(state.value for state in GroupState)
+"""Kafka's names of a group's states, and ours for one that is not known."""
 GROUP_ORDERS: Final = ("trouble", "name")
 INCIDENT_ORDERS: Final = ("newest", "severity")
 _STATUS: Final = {"type": "string", "enum": [*STATUSES, UNKNOWN]}
@@ -63,7 +67,7 @@ OPENAPI: Final[dict[str, Any]] = {
             "Groups: those with open pages first, then those with open warnings, then by the least headroom",
             [
                 _CLUSTER,
-                _query("state", "Kafka's name"),
+                _query("state", "only groups in this state", type="string", enum=[*STATES]),
                 _query("sort", "name: an order that stays while pages are read", type="string", enum=[*GROUP_ORDERS]),
                 *_PAGE,
             ],
@@ -86,7 +90,7 @@ OPENAPI: Final[dict[str, Any]] = {
                 _query("state", "open, closed or all", type="string", enum=["open", "closed", "all"]),
                 _CLUSTER,
                 _query("group", "only this group"),
-                _query("rule", "only this rule"),
+                _query("rule", "only this rule", type="string", enum=sorted(RULES)),
                 _query("severity", "only this severity", **_SEVERITY),
                 _query("sort", "severity: the worst first, of the open", type="string", enum=[*INCIDENT_ORDERS]),
                 _query("told", "true: sent to receivers that want the severity; false: only recorded", type="boolean"),
