@@ -166,6 +166,24 @@ class TestWatch:
         assert store.read.incidents(state="open").total == 1
 
 
+def test_the_command_says_ok_of_nothing_that_is_not_there(apply, settings, tmp_path):
+    """It made an empty database and said ok to every expectation."""
+    config = tmp_path / "monitor.toml"
+
+    def said(cluster, file):
+        config.write_text(f'cluster = "{cluster}"\n[store]\nurl = "sqlite:///{tmp_path}/{file}"\n')
+        done = CliRunner().invoke(main, ["quality", "--config", str(config)])
+        assert done.exit_code == 1
+        return done.output
+
+    apply(progress())
+    assert "cannot open" in said(CLUSTER, "nowhere.db")
+    assert not (tmp_path / "nowhere.db").exists()
+    (tmp_path / "empty.db").touch()
+    assert "it is empty" in said(CLUSTER, "empty.db")
+    assert "nothing is stored of cluster 'prd'; known: prod" in said("prd", "monitor.db")
+
+
 def test_the_command_names_what_fails_and_writes_data_docs(apply, settings, tmp_path):
     apply(report(view=view(state="Confused", leader=None)), progress())
     config = tmp_path / "monitor.toml"
