@@ -16,6 +16,7 @@ from streaming.store.batch import DATA_QUALITY
 from streaming.store.database import clean
 from streaming.store.reports import own_finding, own_report
 from streaming.store.store import wall_ms
+from streaming.store.trouble import as_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +50,7 @@ class QualityWatch(threading.Thread):
                 self._log.info("no checks of data quality", missing=error.name, advice=how_to_install("quality"))
                 return
             except SQLAlchemyError as error:
-                self._log.warning("the store cannot be reached", error=type(error).__name__)
+                self._log.warning("the database failed", **as_fields(error))
             except Exception:  # noqa: BLE001 - `serve` must go on without the checks
                 self._log.exception("a check of data quality failed")
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from ipaddress import ip_address
 from typing import Any, Final
 
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -21,6 +22,7 @@ from streaming.serve.health import Health
 from streaming.serve.hosts import Hosts
 from streaming.serve.page import SCRIPT, STYLE, Pages, csp_hash, error_page
 from streaming.store import Store
+from streaming.store.trouble import trouble
 
 SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": f"default-src 'none'; style-src {csp_hash(STYLE)}; script-src {csp_hash(SCRIPT)}; "
@@ -63,7 +65,7 @@ def create_app(store: Store, settings: Settings, health: Health, reload: Callabl
             Route("/-/reload", reloaded, methods=["POST"]),
         ],
         middleware=[Middleware(SecurityHeaders), Middleware(Hosts, serve=settings.serve), *guard],
-        exception_handlers={HTTPException: on_error, Exception: on_crash},
+        exception_handlers={HTTPException: on_error, SQLAlchemyError: on_trouble, Exception: on_crash},
     )
 
 
@@ -81,12 +83,26 @@ def on_error(request: Request, error: Exception) -> Response:
     """Return an error as a page for people, or as JSON for programs; the path decides."""
     assert isinstance(error, HTTPException)  # noqa: S101 - Starlette calls this for no other error
     clusters = error.clusters if isinstance(error, Ambiguous) else []
-    if request.url.path.startswith(("/groups/", "/group/", "/rules/")):
+    if _is_page(request):
         return error_page(error.status_code, error.detail, clusters, request.path_params.get("group", ""))
     body: dict[str, Any] = {"error": error.detail}
     if clusters:
         body["clusters"] = clusters
     return AsciiJson(body, error.status_code, headers=error.headers)
+
+
+def on_trouble(request: Request, error: Exception) -> Response:
+    """Say what is wrong with the database and what to do, without its own message, which names users and hosts."""
+    assert isinstance(error, SQLAlchemyError)  # noqa: S101 - Starlette calls this for no other error
+    _, advice = trouble(error)
+    if advice is None:
+        raise error  # ours
+    return on_error(request, HTTPException(503, f"the database fails: {advice}"))
+
+
+def _is_page(request: Request) -> bool:
+    path = request.url.path
+    return path == "/" or path.startswith(("/groups/", "/group/", "/rules/"))
 
 
 def on_crash(_request: Request, error: Exception) -> Response:

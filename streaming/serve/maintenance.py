@@ -18,6 +18,7 @@ from streaming.store.batch import MONITOR_STALLED
 from streaming.store.reader import RunProgress
 from streaming.store.reports import own_finding, own_report
 from streaming.store.store import DAY_MS, wall_ms
+from streaming.store.trouble import as_fields
 
 PRUNE_EVERY_MS = 3_600_000
 LEAST_DAYS = 7  # before a silent cluster is forgotten: a `run` that ended on a Friday is still reported on the Monday
@@ -54,7 +55,7 @@ class Maintenance(threading.Thread):
             try:
                 self.work(wall_ms())
             except SQLAlchemyError as error:
-                self._log.warning("the store cannot be reached", error=type(error).__name__)
+                self._log.warning("the database failed", **as_fields(error))
             except Exception:  # noqa: BLE001 - see the message
                 self._log.exception("unexpected error: maintenance goes on")
             self._stop_event.wait(POLL_S)

@@ -16,6 +16,7 @@ from streaming.serve.leader import Leader
 from streaming.serve.notify.base import Delivered, post
 from streaming.store import Store
 from streaming.store.store import wall_ms
+from streaming.store.trouble import as_fields
 
 
 class DeadMansSwitch(threading.Thread):
@@ -40,7 +41,7 @@ class DeadMansSwitch(threading.Thread):
             try:
                 self.beat(wall_ms())
             except SQLAlchemyError as error:
-                self._log.warning("no heartbeat: the store cannot be reached", error=type(error).__name__)
+                self._log.warning("no heartbeat: the database failed", **as_fields(error))
             except Exception:  # noqa: BLE001 - see the message
                 self._log.exception("no heartbeat, unexpected error: the next one is tried")
             self._stop_event.wait(self._every_ms / 1_000)

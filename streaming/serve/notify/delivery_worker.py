@@ -14,6 +14,7 @@ from streaming.serve.notify.message import MessageEnricher
 from streaming.store import Store
 from streaming.store.outbox import Delivery
 from streaming.store.store import wall_ms
+from streaming.store.trouble import as_fields
 
 POLL_S = 0.5
 REMIND_MS = 60_000
@@ -49,7 +50,7 @@ class DeliveryWorker(threading.Thread):
                     self._deliver_due()
                     self._remind_when_due()
             except SQLAlchemyError as error:
-                self._log.warning("the store cannot be reached", error=type(error).__name__)
+                self._log.warning("the database failed", **as_fields(error))
             except Exception:  # noqa: BLE001 - see the message
                 self._log.exception("unexpected error: delivery goes on")
             self._stop_event.wait(POLL_S)

@@ -70,7 +70,7 @@
           replaceMain(page.querySelector("main"));
           shown = answer.headers.get("ETag") ?? "";
         }
-        state.textContent = "live";
+        state.textContent = answer.ok || answer.status === 304 ? "live" : "not current";
       } catch (error) {
         state.textContent = "not current: the monitor does not answer";
       }
