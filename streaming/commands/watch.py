@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -15,12 +16,25 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
 
 BLOCK_LINES: Final = 3  # of an incident, if the console is too narrow for a table
+LEAST_ROWS: Final = 3  # however low the console is
+
+
+def _number(_: click.Context, __: click.Parameter, value: float) -> float:
+    if not math.isfinite(value):  # click's range lets "nan" pass
+        raise click.BadParameter("a number of seconds is needed")
+    return value
 
 
 @click.command("watch")
 @click.option("--cluster", default=None, help="Only of this cluster.")
 @click.option(
-    "--every", "every_s", default=1.0, show_default=True, type=click.FloatRange(0.2), help="Seconds between refreshes."
+    "--every",
+    "every_s",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0.2),
+    callback=_number,
+    help="Seconds between refreshes.",
 )
 @click.option("--times", default=None, type=click.IntRange(1), help="Stop after this many refreshes.")
 @remote.options
@@ -36,8 +50,9 @@ def watch_command(*, cluster: str | None, every_s: float, times: int | None, url
     monitor, out = Monitor(url), tables.console()
 
     def look() -> Look:
-        groups = monitor.listing("/api/v1/groups", cluster=cluster)
-        incidents = monitor.listing("/api/v1/incidents", state="open", sort="severity", cluster=cluster)
+        limit = None if as_json else max(LEAST_ROWS, out.height)  # more than there is room for
+        groups = monitor.listing("/api/v1/groups", cluster=cluster, limit=limit)
+        incidents = monitor.listing("/api/v1/incidents", state="open", sort="severity", cluster=cluster, limit=limit)
         return Look(time.time_ns() // 1_000_000, groups, incidents, monitor.not_current(cluster))
 
     looks = _looks(look, every_s, times)
@@ -98,7 +113,7 @@ def _picture(seen: Look, out: "Console") -> "Group":
 
     from streaming.commands import tables
 
-    rows = max(3, out.height - 12)
+    rows = max(LEAST_ROWS, out.height - 12)
     lines_each = 1 if out.width >= tables.WIDE_COLUMNS else BLOCK_LINES
     incidents = seen.incidents.objects[: max(1, rows // 2 // lines_each)]
     left = max(1, rows - len(incidents) * lines_each)

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from streaming.cli import main
 from streaming.commands import tables, watch
+from streaming.commands.remote import Monitor
 from tests.streaming.serve.conftest import STALLED_MS, sign_of_life
 from tests.support.outputs import CLUSTER, START_MS, ended, finding, partition, partitions, rejected, report, view
 
@@ -250,6 +251,20 @@ class TestListsThatWereCut:
         assert "6 of 30 groups, 6 of 30 open incidents" in command("watch", "--times", "1")
         look = json.loads(command("watch", "--times", "1", "--json"))
         assert (look["groups_total"], look["incidents_total"]) == (30, 30)
+
+    def test_watch_asks_for_no_more_than_it_has_room_for(self, apply, command, monkeypatch):
+        """Every second it asked for the views of 1,000 groups with all their members."""
+        many(apply, 30)
+        monkeypatch.setenv("LINES", "24")
+        asked, original = [], Monitor.listing
+
+        def counted(self, path, **parameters):
+            asked.append(original(self, path, **parameters))
+            return asked[-1]
+
+        monkeypatch.setattr(Monitor, "listing", counted)
+        command("watch", "--times", "1")
+        assert [(len(listing.objects), listing.total) for listing in asked] == [(24, 30), (24, 30)]
 
     @pytest.mark.parametrize("path", ["groups", "incidents", "quarantine", "dead-letters"])
     def test_every_list_of_the_api_tells_its_total(self, apply, client, path):
