@@ -22,6 +22,7 @@ TOKEN_VARIABLE: Final = "GROUP_MONITOR_SERVE_TOKEN"  # noqa: S105 - a name
 TIMEOUT_S: Final = 10
 TOTAL_HEADER: Final = "X-Total-Count"
 COUNTED: Final = 100_000
+_RAW: Final = "surrogateescape"  # bytes of the command line that are no UTF-8 go out as they came in
 
 
 class Listing(NamedTuple):
@@ -84,7 +85,7 @@ class Monitor:
 
     def _ask(self, path: str, parameters: Mapping[str, object], accepted: int = 200) -> tuple[Any, Message]:
         given = {name: value for name, value in parameters.items() if value is not None}
-        address = f"{self.url}{path}" + (f"?{urlencode(given)}" if given else "")
+        address = f"{self.url}{path}" + (f"?{urlencode(given, errors=_RAW)}" if given else "")
         request = Request(address)  # noqa: S310 - the scheme was checked
         if token := os.environ.get(TOKEN_VARIABLE):
             request.add_unredirected_header("Authorization", f"Bearer {token}")  # for this host only
@@ -104,11 +105,15 @@ class Monitor:
 
     def group(self, group: str, cluster: str | None) -> Any:
         """Return one group."""
-        return self.get(f"/api/v1/groups/{quote(group, safe='')}", cluster=cluster)
+        return self.get(f"/api/v1/groups/{_quoted(group)}", cluster=cluster)
 
     def partitions(self, group: str, cluster: str | None) -> Any:
         """Return the lag of one group by partition."""
-        return self.get(f"/api/v1/groups/{quote(group, safe='')}/partitions", cluster=cluster)
+        return self.get(f"/api/v1/groups/{_quoted(group)}/partitions", cluster=cluster)
+
+
+def _quoted(group: str) -> str:
+    return quote(group, safe="", errors=_RAW)
 
 
 def _answer(request: Request, accepted: int) -> Any:

@@ -124,6 +124,13 @@ def test_a_group_that_is_not_there_is_one_clear_line(apply, command):
     assert command("describe", "nobody", code=1) == "Error: no such group\n"
 
 
+@pytest.mark.parametrize("option", ["--group", "--cluster", "--rule"])
+def test_bytes_that_are_no_text_are_one_clear_line(apply, command, option):
+    apply(report("orders", view=view()))
+    assert command("describe", "\udcff", code=1).startswith("Error: no such group")
+    command("incidents", option, "\udcff", code=int(option != "--group"))
+
+
 def test_a_group_of_two_clusters_asks_for_one_of_them(apply, command):
     apply(report(view=view()))
     apply(report(view=view(cluster="dev")), cluster="dev")
