@@ -30,7 +30,7 @@ from streaming.serve.notify.base import SEVERITIES
 from streaming.serve.openapi import GROUP_ORDERS, INCIDENT_ORDERS, OPENAPI, STATES
 from streaming.serve.runbooks import RULES
 from streaming.store import Store
-from streaming.store.lags import partitions_of, topic_lags
+from streaming.store.lags import UNKNOWN, partitions_of, topic_lags
 from streaming.store.pages import Object, Page
 from streaming.store.reader import COUNTED
 from streaming.store.store import DAY_MS, wall_ms
@@ -170,7 +170,8 @@ class Api:
         found = self.found(request.path_params["group"], request.query_params.get("cluster"))
         lag = self.store.lags.of_group(found["cluster"], found["group"])
         if lag is None:
-            return AsciiJson({"partitions": [], "complete": False, "left_out": 0, "topics": []})
+            nothing = {"at_ms": None, "lag": None, "status": UNKNOWN, "left_out": 0}
+            return AsciiJson({"partitions": [], "complete": False, "topics": [], **nothing})
         partitions = list(partitions_of(lag.columns))
         complete = lag.complete and not lag.left_out
         about = {"at_ms": lag.at_ms, "lag": lag.lag, "status": lag.status, "left_out": lag.left_out}

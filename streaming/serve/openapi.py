@@ -122,7 +122,7 @@ OPENAPI: Final[dict[str, Any]] = {
             ),
             "Partitions": _object(
                 "How far behind a group is; complete: all partitions are here, the lag of each with a commit is known",
-                partitions=_list("Partition"), complete={"type": "boolean"}, at_ms=_MS, lag=_NUMBER_OR_NULL,
+                partitions=_list("Partition"), complete={"type": "boolean"}, at_ms=_MS_OR_NULL, lag=_NUMBER_OR_NULL,
                 status=_STATUS,
                 left_out={"type": "integer", "description": "of a group with thousands only the worst are here"},
                 topics=_list("TopicLag"),
