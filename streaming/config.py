@@ -149,7 +149,10 @@ class StoreSettings(Table):
     """The SQL database that `run` writes and `serve` reads."""
 
     url: DatabaseUrl = "sqlite:///monitor-data/monitor.db"
-    """SQLAlchemy's URL: `sqlite:///FILE` on one machine, `postgresql+psycopg://user@host/database` on several."""
+    """SQLAlchemy's URL: `sqlite:///FILE` on one machine, `postgresql+psycopg://user@host/database` on several. A
+    PostgreSQL that vanished from the network is an error after 10 s (connecting) or 20 s, unless the URL sets
+    `connect_timeout`, `tcp_user_timeout` or `keepalives_…` itself.
+    """
     password: SecretStr | None = None
     """The password of the database user. It comes from the environment or from `password_file`."""
     password_file: LocalPath | None = None

@@ -36,6 +36,8 @@ def describe_command(group: str | None, cluster: str | None, limit: int, url: st
         f"{shown(found['group'])} in {shown(found['cluster'])}: {shown(found['type'])}, {shown(found['state'])} "
         f"({found['state_evidence']}), generation {found['generation']}, seen {instant(found['at_ms'])} UTC"
     )
+    if problem := monitor.not_current(found["cluster"]):
+        out.print(f"not current: {shown(problem)}", style="bold red", markup=False)
     out.print(tables.members_table(found))
     lag = monitor.partitions(group, found["cluster"])
     if lag["partitions"]:

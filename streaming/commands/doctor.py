@@ -75,7 +75,7 @@ def _checks(settings: "Settings") -> Iterator["Check"]:
     from importlib.util import find_spec
 
     from streaming.doctor.coverage import check_coverage
-    from streaming.doctor.machine import check_machine, check_port, check_store
+    from streaming.doctor.machine import check_machine, check_port, check_serve, check_store
 
     yield from check_machine()
     store = check_store(settings.store)
@@ -83,6 +83,8 @@ def _checks(settings: "Settings") -> Iterator["Check"]:
     if store.status == "ok":
         yield from check_coverage(settings.store, settings.cluster)
     yield check_port(settings.serve)
+    if find_spec("uvicorn") is not None:  # the extra `serve`
+        yield check_serve(settings)
     if find_spec("kafka") is not None:
         from streaming.doctor.cluster import check_cluster
 

@@ -4,11 +4,16 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from streaming.commands.settings import settings_of
 from streaming.local_path import LocalPathParam
+
+if TYPE_CHECKING:
+    from streaming.config import Settings
+    from streaming.store import Store
 
 
 @click.command("quality")
@@ -18,25 +23,20 @@ from streaming.local_path import LocalPathParam
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def quality_command(config: Path, docs: Path | None, *, as_json: bool) -> None:
-    """Check the stored data. Prints a line for each expectation; the exit code is 1 if one fails.
+    """Check the stored data of the cluster. Prints a line for each expectation; the exit code is 1 if one fails.
 
-    Needs the extra `quality`.
+    Nothing is written to the database. Needs the extra `quality`.
     """
     settings = settings_of(config)  # before the imports below, which take seconds
     from streaming.quality.checker import Checker
     from streaming.quality.sample import take
-    from streaming.quality.watch import of
-    from streaming.store import Store, StoreError
 
-    try:
-        store = Store.open(settings.store.connection_url())
-    except StoreError as error:
-        raise click.ClickException(str(error)) from None
+    store = _opened(settings)
     if docs is not None:
         docs.mkdir(parents=True, exist_ok=True)
     checker = Checker(docs)
-    frames = take(store, settings.quality.sample_rows, time.time_ns() // 1_000_000, {})
-    verdicts = checker.check(of(settings.cluster, frames.rows), settings.cluster)
+    frames = take(store, settings.cluster, settings.quality.sample_rows, time.time_ns() // 1_000_000, {})
+    verdicts = checker.check(frames.rows, settings.cluster)
     for verdict in verdicts:
         if as_json:
             click.echo(json.dumps(verdict._asdict()))
@@ -49,3 +49,24 @@ def quality_command(config: Path, docs: Path | None, *, as_json: bool) -> None:
         click.echo(f"docs {place}", err=as_json)
     store.close()
     sys.exit(not all(verdict.success for verdict in verdicts))
+
+
+def _opened(settings: "Settings") -> "Store":
+    """Open the database as it is; without it, or without rows of the cluster, no expectation would fail."""
+    from streaming.store import Store, StoreError, look
+    from streaming.store.database import read_only_engine
+
+    url = settings.store.connection_url()
+    try:
+        schema = look(url)
+    except StoreError as error:
+        raise click.ClickException(str(error)) from None
+    if schema.found != schema.needed:
+        told = f"the database has schema {schema.found or '(none: it is empty)'}, this version needs {schema.needed}"
+        raise click.ClickException(f"{told}: see `group-monitor doctor`")
+    store = Store(read_only_engine(url))
+    known = [run.cluster for run in store.read.runs()]
+    if settings.cluster not in known:
+        told = f"nothing is stored of cluster {settings.cluster!r}; known: {', '.join(known) or 'none yet'}"
+        raise click.ClickException(told)
+    return store

@@ -22,6 +22,7 @@ TOKEN_VARIABLE: Final = "GROUP_MONITOR_SERVE_TOKEN"  # noqa: S105 - a name
 TIMEOUT_S: Final = 10
 TOTAL_HEADER: Final = "X-Total-Count"
 COUNTED: Final = 100_000
+_RAW: Final = "surrogateescape"  # bytes of the command line that are no UTF-8 go out as they came in
 
 
 class Listing(NamedTuple):
@@ -71,20 +72,25 @@ class Monitor:
         """Return a response of the API; raise `click.ClickException`, which says what to do."""
         return self._ask(path, parameters)[0]
 
+    def not_current(self, cluster: str | None = None) -> str:
+        """Return why what the monitor knows of a cluster, or of all, is not current; empty: it is."""
+        told = self._ask("/readyz", {"cluster": cluster}, accepted=503)[0]
+        return "" if told["ready"] else str(told.get("reason", "the monitor is not ready"))
+
     def listing(self, path: str, **parameters: object) -> "Listing":
         """Return a list from the API, with its total number of objects."""
         objects, headers = self._ask(path, parameters)
         total = headers.get(TOTAL_HEADER, "")
         return Listing(objects, int(total) if total.isascii() and total.isdigit() else len(objects))
 
-    def _ask(self, path: str, parameters: Mapping[str, object]) -> tuple[Any, Message]:
+    def _ask(self, path: str, parameters: Mapping[str, object], accepted: int = 200) -> tuple[Any, Message]:
         given = {name: value for name, value in parameters.items() if value is not None}
-        address = f"{self.url}{path}" + (f"?{urlencode(given)}" if given else "")
+        address = f"{self.url}{path}" + (f"?{urlencode(given, errors=_RAW)}" if given else "")
         request = Request(address)  # noqa: S310 - the scheme was checked
         if token := os.environ.get(TOKEN_VARIABLE):
             request.add_unredirected_header("Authorization", f"Bearer {token}")  # for this host only
         try:
-            with urlopen(request, timeout=TIMEOUT_S) as answer:  # noqa: S310 - the scheme was checked
+            with _answer(request, accepted) as answer:
                 return json.load(answer), answer.headers
         except HTTPError as error:
             raise click.ClickException(_why(error)) from None
@@ -99,11 +105,24 @@ class Monitor:
 
     def group(self, group: str, cluster: str | None) -> Any:
         """Return one group."""
-        return self.get(f"/api/v1/groups/{quote(group, safe='')}", cluster=cluster)
+        return self.get(f"/api/v1/groups/{_quoted(group)}", cluster=cluster)
 
     def partitions(self, group: str, cluster: str | None) -> Any:
         """Return the lag of one group by partition."""
-        return self.get(f"/api/v1/groups/{quote(group, safe='')}/partitions", cluster=cluster)
+        return self.get(f"/api/v1/groups/{_quoted(group)}/partitions", cluster=cluster)
+
+
+def _quoted(group: str) -> str:
+    return quote(group, safe="", errors=_RAW)
+
+
+def _answer(request: Request, accepted: int) -> Any:
+    try:
+        return urlopen(request, timeout=TIMEOUT_S)  # noqa: S310 - the scheme was checked
+    except HTTPError as error:
+        if error.code != accepted:
+            raise
+        return error
 
 
 def _why(error: HTTPError) -> str:

@@ -19,14 +19,13 @@ def serve_command(config_path: Path | None) -> None:
     from streaming import logs
     from streaming.commands.settings import WrongConfiguration, settings_of
     from streaming.config import ConfigError
-    from streaming.serve.notify.receivers import receivers_of
+    from streaming.serve.needs import check_needs
     from streaming.serve.server import AddressError, bind, serve
     from streaming.store import Store, StoreError
 
     settings = settings_of(config_path)
     try:
-        settings.serve.heartbeat_address()
-        receivers_of(settings)  # reads secrets from files, so that a missing one is reported now
+        check_needs(settings)  # before the threads start, for a supervisor that starts it again and again
         listener = bind(settings.serve.host, settings.serve.port)
         store = Store.open(settings.store.connection_url())
     except ConfigError as error:

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -16,12 +17,25 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
 
 BLOCK_LINES: Final = 3  # of an incident, if the console is too narrow for a table
+LEAST_ROWS: Final = 3  # however low the console is
+
+
+def _number(_: click.Context, __: click.Parameter, value: float) -> float:
+    if not math.isfinite(value):  # click's range lets "nan" pass
+        raise click.BadParameter("a number of seconds is needed")
+    return value
 
 
 @click.command("watch")
 @click.option("--cluster", default=None, help="Only of this cluster.")
 @click.option(
-    "--every", "every_s", default=1.0, show_default=True, type=click.FloatRange(0.2), help="Seconds between refreshes."
+    "--every",
+    "every_s",
+    default=1.0,
+    show_default=True,
+    type=click.FloatRange(0.2),
+    callback=_number,
+    help="Seconds between refreshes.",
 )
 @click.option("--times", default=None, type=click.IntRange(1), help="Stop after this many refreshes.")
 @remote.options
@@ -37,9 +51,10 @@ def watch_command(*, cluster: str | None, every_s: float, times: int | None, url
     monitor, out = Monitor(url), tables.console()
 
     def look() -> Look:
-        groups = monitor.listing("/api/v1/groups", cluster=cluster)
-        incidents = monitor.listing("/api/v1/incidents", state="open", sort="severity", cluster=cluster)
-        return Look(time.time_ns() // 1_000_000, groups, incidents)
+        limit = None if as_json else max(LEAST_ROWS, out.height)  # more than there is room for
+        groups = monitor.listing("/api/v1/groups", cluster=cluster, limit=limit)
+        incidents = monitor.listing("/api/v1/incidents", state="open", sort="severity", cluster=cluster, limit=limit)
+        return Look(time.time_ns() // 1_000_000, groups, incidents, monitor.not_current(cluster))
 
     looks = _looks(look, every_s, times)
     try:
@@ -62,6 +77,8 @@ class Look(NamedTuple):
     at_ms: int
     groups: Listing
     incidents: Listing
+    not_current: str = ""
+    """Why the monitor's own answer is not current: its `run` makes no progress, say."""
     problem: str = ""
     """Why a later look failed, if it did."""
 
@@ -69,6 +86,7 @@ class Look(NamedTuple):
         """Return one line of `watch --json`; the totals show whether the lists are complete."""
         return {
             "at_ms": self.at_ms,
+            "not_current": self.not_current or None,
             "groups": self.groups.objects,
             "groups_total": self.groups.total,
             "incidents": self.incidents.objects,
@@ -91,22 +109,23 @@ def _looks(look: Callable[[], Look], every_s: float, times: int | None) -> Itera
 
 def _picture(seen: Look, out: "Console") -> "Group":
     """Show as much as the console has room for, and say how much that is."""
-    from rich.console import Group
+    from rich.console import Group, RenderableType
     from rich.text import Text
 
     from streaming.commands import tables
 
-    rows = max(3, out.height - 12)
+    rows = max(LEAST_ROWS, out.height - 12)
     lines_each = 1 if out.width >= tables.WIDE_COLUMNS else BLOCK_LINES
     incidents = seen.incidents.objects[: max(1, rows // 2 // lines_each)]
     left = max(1, rows - len(incidents) * lines_each)
     groups = seen.groups.objects[:left]  # the API gives the worst first
     title = f"{_count('group', groups, seen.groups)}, {_count('open incident', incidents, seen.incidents)}"
-    parts = [tables.groups_table(f"{title}, {instant(seen.at_ms)} UTC", groups)]
+    parts: list[RenderableType] = [tables.groups_table(f"{title}, {instant(seen.at_ms)} UTC", groups)]
     if incidents:
         parts.insert(0, tables.incidents_table("open incidents, the worst first", incidents))
-    problem = [Text(f"not current: {shown(seen.problem)}", style="bold red")] if seen.problem else []
-    return Group(*problem, *parts)
+    if problem := seen.problem or seen.not_current:
+        parts.insert(0, Text(f"not current: {shown(problem)}", style="bold red"))
+    return Group(*parts)
 
 
 def _count(what: str, drawn: Sequence[object], listing: Listing) -> str:

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from streaming.config import Serve, StoreSettings
+from streaming.config import ConfigError, Serve, Settings, StoreSettings
 from streaming.doctor.check import Check, Status, fail, ok, warn
 from streaming.extras import how_to_install
 
@@ -157,6 +157,17 @@ def check_port(serve: Serve) -> Check:
             return ok("port", f"{address}: `serve` is running")
         return fail("port", f"{address}: {error.strerror or error}", "set [serve] port, or end what listens there")
     return ok("port", f"{address} is free")
+
+
+def check_serve(settings: Settings) -> Check:
+    """Check the receivers of alerts, the secrets in files, and the certificate."""
+    from streaming.serve.needs import check_needs  # noqa: PLC0415 # needs the extra `serve`
+
+    try:
+        names = [receiver.name for receiver in check_needs(settings)]
+    except ConfigError as error:
+        return fail("receivers", str(error), "`serve` does not start without it: correct it")
+    return ok("receivers", ", ".join(names) or "none: without [[notify]], `serve` sends no alerts")
 
 
 def _serves(address: str) -> bool:

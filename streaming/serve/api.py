@@ -27,9 +27,10 @@ from streaming.serve.events import TimelineEntry, happened
 from streaming.serve.health import Health
 from streaming.serve.metrics import exposition
 from streaming.serve.notify.base import SEVERITIES
-from streaming.serve.openapi import GROUP_ORDERS, INCIDENT_ORDERS, OPENAPI
+from streaming.serve.openapi import GROUP_ORDERS, INCIDENT_ORDERS, OPENAPI, STATES
+from streaming.serve.runbooks import RULES
 from streaming.store import Store
-from streaming.store.lags import partitions_of, topic_lags
+from streaming.store.lags import UNKNOWN, partitions_of, topic_lags
 from streaming.store.pages import Object, Page
 from streaming.store.reader import COUNTED
 from streaming.store.store import DAY_MS, wall_ms
@@ -136,21 +137,28 @@ class Api:
         self.store.read.runs()
         return AsciiJson({"healthy": True})
 
-    def readyz(self, _request: Request) -> Response:
-        """Return 200 if what this server shows is current, else 503."""
-        ready, body = self.health.readiness(self.store.read.runs())
+    def readyz(self, request: Request) -> Response:
+        """Return 200 if what this server shows, of all clusters or of one, is current, else 503."""
+        ready, body = self.readiness(request.query_params.get("cluster"))
         return AsciiJson(body, 200 if ready else 503)
+
+    def readiness(self, cluster: str | None = None) -> tuple[bool, Object]:
+        """Return the readiness of one cluster, or of all."""
+        return self.health.readiness(run for run in self.store.read.runs() if cluster in (None, run.cluster))
 
     def groups(self, request: Request) -> Response:
         """List groups."""
         limit, offset = bounds(request)
+        cluster = request.query_params.get("cluster")
         page = self.store.read.groups(
-            cluster=request.query_params.get("cluster"),
-            state=request.query_params.get("state"),
+            cluster=cluster,
+            state=one_of(request, "state", STATES),
             by_name=one_of(request, "sort", GROUP_ORDERS) == "name",
             limit=limit,
             offset=offset,
         )
+        if not page.total:
+            self.check_cluster(cluster)
         return listing(request, page, limit, offset, self.labelled)
 
     def group(self, request: Request) -> Response:
@@ -162,7 +170,8 @@ class Api:
         found = self.found(request.path_params["group"], request.query_params.get("cluster"))
         lag = self.store.lags.of_group(found["cluster"], found["group"])
         if lag is None:
-            return AsciiJson({"partitions": [], "complete": False, "left_out": 0, "topics": []})
+            nothing = {"at_ms": None, "lag": None, "status": UNKNOWN, "left_out": 0}
+            return AsciiJson({"partitions": [], "complete": False, "topics": [], **nothing})
         partitions = list(partitions_of(lag.columns))
         complete = lag.complete and not lag.left_out
         about = {"at_ms": lag.at_ms, "lag": lag.lag, "status": lag.status, "left_out": lag.left_out}
@@ -176,22 +185,29 @@ class Api:
         by_severity = one_of(request, "sort", INCIDENT_ORDERS) == "severity"
         if by_severity and state != "open":
             raise HTTPException(400, "sort=severity is for state=open")
+        cluster = request.query_params.get("cluster")
         page = self.store.read.incidents(
             state=state,
-            cluster=request.query_params.get("cluster"),
+            cluster=cluster,
             group=request.query_params.get("group"),
-            rule=request.query_params.get("rule"),
+            rule=one_of(request, "rule", sorted(RULES)),
             severity=one_of(request, "severity", SEVERITIES),
             told={"true": True, "false": False}.get(one_of(request, "told", ("true", "false")) or ""),
             by_severity=by_severity,
             limit=limit,
             offset=offset,
         )
+        if not page.total:
+            self.check_cluster(cluster)
         return listing(request, page, limit, offset)
 
     def coverage(self, request: Request) -> Response:
         """Return what is read of each cluster and broker, and when lines of a broker are missing."""
-        return AsciiJson(coverage(self.store, request.query_params.get("cluster")))
+        cluster = request.query_params.get("cluster")
+        found = coverage(self.store, cluster)
+        if not any(found.values()):
+            self.check_cluster(cluster)
+        return AsciiJson(found)
 
     def quarantine(self, request: Request) -> Response:
         """List the newest rejected rows; `head` is base64."""
@@ -213,7 +229,8 @@ class Api:
         return self.completed(self.found(group, cluster))
 
     def found(self, group: str, cluster: str | None) -> Object:
-        """Return a group; answer 404 if no cluster has it, 400 if several have it and `cluster` is None."""
+        """Return a group; answer 404 if it is not there, 400 if several clusters have it and `cluster` is None."""
+        given = cluster
         if cluster is None:
             clusters = self.store.read.clusters_of(group)
             if len(clusters) > 1:
@@ -221,8 +238,15 @@ class Api:
             cluster = clusters[0] if clusters else self.settings.cluster
         found = self.store.read.group(cluster, group)
         if found is None:
+            self.check_cluster(given)
             raise HTTPException(404, f"no such group{self._meant(group)}")
         return found
+
+    def check_cluster(self, cluster: str | None) -> None:
+        """Answer 404 if a name was given of which there is no cluster: to a misspelt one nothing would look well."""
+        known = [run.cluster for run in self.store.read.runs()]
+        if cluster is not None and cluster not in known:
+            raise HTTPException(404, f"no such cluster; known: {', '.join(known) or 'none yet'}")
 
     def completed(self, found: Object) -> Object:
         """Return a group's view with its labels, open incidents, generations and events."""

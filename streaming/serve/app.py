@@ -1,8 +1,10 @@
 """The ASGI application: routes, error handlers and security headers."""
 
 from collections.abc import Callable, Mapping
+from ipaddress import ip_address
 from typing import Any, Final
 
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -20,6 +22,7 @@ from streaming.serve.health import Health
 from streaming.serve.hosts import Hosts
 from streaming.serve.page import SCRIPT, STYLE, Pages, csp_hash, error_page
 from streaming.store import Store
+from streaming.store.trouble import trouble
 
 SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "Content-Security-Policy": f"default-src 'none'; style-src {csp_hash(STYLE)}; script-src {csp_hash(SCRIPT)}; "
@@ -39,8 +42,11 @@ class TooSoonError(Exception):
 
 def create_app(store: Store, settings: Settings, health: Health, reload: Callable[[], None] | None = None) -> Starlette:
     """Build the application. `reload` reads the configuration again; it raises `ConfigError` or `TooSoonError`."""
+    token = settings.serve.token
 
-    def reloaded(_request: Request) -> Response:
+    def reloaded(request: Request) -> Response:
+        if token is None and not _is_this_machine(request):
+            raise HTTPException(403, "without [serve] token_file only this machine may ask for a reload")
         try:
             (reload or _cannot_reload)()
         except ConfigError as error:
@@ -50,18 +56,23 @@ def create_app(store: Store, settings: Settings, health: Health, reload: Callabl
         return AsciiJson({"reloaded": True})
 
     api = Api(store, settings, health)
-    token = settings.serve.token
     guard = [] if token is None else [Middleware(Guard, token=token.get_secret_value())]
     return Starlette(
         routes=[
             *api.routes(),
             *Exporters(store, health).routes(),
-            *Pages(store, api, health).routes(),
+            *Pages(store, api).routes(),
             Route("/-/reload", reloaded, methods=["POST"]),
         ],
         middleware=[Middleware(SecurityHeaders), Middleware(Hosts, serve=settings.serve), *guard],
-        exception_handlers={HTTPException: on_error, Exception: on_crash},
+        exception_handlers={HTTPException: on_error, SQLAlchemyError: on_trouble, Exception: on_crash},
     )
+
+
+def _is_this_machine(request: Request) -> bool:
+    if request.client is None:
+        return False
+    return ip_address(request.client.host.removeprefix("::ffff:")).is_loopback  # an IPv4 peer of an IPv6 socket
 
 
 def _cannot_reload() -> None:
@@ -72,12 +83,26 @@ def on_error(request: Request, error: Exception) -> Response:
     """Return an error as a page for people, or as JSON for programs; the path decides."""
     assert isinstance(error, HTTPException)  # noqa: S101 - Starlette calls this for no other error
     clusters = error.clusters if isinstance(error, Ambiguous) else []
-    if request.url.path.startswith(("/groups/", "/group/", "/rules/")):
+    if _is_page(request):
         return error_page(error.status_code, error.detail, clusters, request.path_params.get("group", ""))
     body: dict[str, Any] = {"error": error.detail}
     if clusters:
         body["clusters"] = clusters
     return AsciiJson(body, error.status_code, headers=error.headers)
+
+
+def on_trouble(request: Request, error: Exception) -> Response:
+    """Say what is wrong with the database and what to do, without its own message, which names users and hosts."""
+    assert isinstance(error, SQLAlchemyError)  # noqa: S101 - Starlette calls this for no other error
+    _, advice = trouble(error)
+    if advice is None:
+        raise error  # ours
+    return on_error(request, HTTPException(503, f"the database fails: {advice}"))
+
+
+def _is_page(request: Request) -> bool:
+    path = request.url.path
+    return path == "/" or path.startswith(("/groups/", "/group/", "/rules/"))
 
 
 def on_crash(_request: Request, error: Exception) -> Response:

@@ -12,12 +12,17 @@ from typing import Any, NamedTuple
 
 from streaming.store.reader import RunProgress
 
+LONGEST_GAP_S = 5.0
+"""What counts at most as silence of a `run` between two looks. `serve` could not look while the database was away, and
+neither could `run` write."""
+
 
 class _Sign(NamedTuple):
-    """The newest sign of life of a `run`; `since_s`: when it was first seen."""
+    """The newest sign of life of a `run`: last seen at `seen_s`, and unchanged for `silent_s`."""
 
     row: tuple[str, int, int]
-    since_s: float
+    seen_s: float
+    silent_s: float
     has_moved: bool
 
 
@@ -32,7 +37,8 @@ class Health:
     ) -> None:
         self.leads = leads
         """Whether this is the `serve` that sends."""
-        self._limit_ms = monitor_stalled_ms
+        self.monitor_stalled_ms = monitor_stalled_ms
+        """After how long without a sign of life a `run` is stalled; a new configuration may change it."""
         self._clock = clock
         self._signs: dict[str, _Sign] = {}
         self._lock = threading.Lock()
@@ -43,15 +49,19 @@ class Health:
         with self._lock:
             known = self._signs.get(run.cluster)
             if known is None or known.row != row:
-                known = self._signs[run.cluster] = _Sign(row, now_s, has_moved=known is not None)
-        if (now_s - known.since_s) * 1_000 > self._limit_ms:
+                sign = _Sign(row, now_s, 0.0, has_moved=known is not None)
+            else:
+                silent_s = known.silent_s + min(now_s - known.seen_s, LONGEST_GAP_S)
+                sign = known._replace(seen_s=now_s, silent_s=silent_s)
+            self._signs[run.cluster] = sign
+        if sign.silent_s * 1_000 > self.monitor_stalled_ms:
             return True
-        return False if known.has_moved else None
+        return False if sign.has_moved else None
 
     def stalled(self, run: RunProgress) -> bool:
         """Tell whether a `run` is stalled. While `verdict` is None, the database's clock decides."""
         verdict = self.verdict(run)
-        return run.silent_ms > self._limit_ms if verdict is None else verdict
+        return run.silent_ms > self.monitor_stalled_ms if verdict is None else verdict
 
     def readiness(self, runs: Iterable[RunProgress]) -> tuple[bool, dict[str, Any]]:
         """Tell whether every `run` has caught up and makes progress, and return the state of each."""
@@ -66,6 +76,11 @@ class Health:
         ]
         ready = bool(clusters) and all(state["caught_up"] and not state["stalled"] for state in clusters)
         body: dict[str, Any] = {"ready": ready, "clusters": clusters}
-        if not clusters:
-            body["reason"] = "no run has written to the store yet"
+        if not ready:
+            troubles = (
+                f"{state['cluster']} {'makes no progress' if state['stalled'] else 'is catching up'}"
+                for state in clusters
+                if state["stalled"] or not state["caught_up"]
+            )
+            body["reason"] = ", ".join(troubles) or "no run has written to the store yet"
         return ready, body

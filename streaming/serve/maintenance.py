@@ -18,6 +18,7 @@ from streaming.store.batch import MONITOR_STALLED
 from streaming.store.reader import RunProgress
 from streaming.store.reports import own_finding, own_report
 from streaming.store.store import DAY_MS, wall_ms
+from streaming.store.trouble import as_fields
 
 PRUNE_EVERY_MS = 3_600_000
 LEAST_DAYS = 7  # before a silent cluster is forgotten: a `run` that ended on a Friday is still reported on the Monday
@@ -54,7 +55,7 @@ class Maintenance(threading.Thread):
             try:
                 self.work(wall_ms())
             except SQLAlchemyError as error:
-                self._log.warning("the store cannot be reached", error=type(error).__name__)
+                self._log.warning("the database failed", **as_fields(error))
             except Exception:  # noqa: BLE001 - see the message
                 self._log.exception("unexpected error: maintenance goes on")
             self._stop_event.wait(POLL_S)
@@ -77,7 +78,7 @@ class Maintenance(threading.Thread):
         self._missed.tell(kept)
         if now_ms >= self._prune_ms and not self._store.prune(now_ms - self._settings.store.retention_days * DAY_MS):
             self._prune_ms = now_ms + PRUNE_EVERY_MS
-            if given_up := self._store.outbox.dead_letter_removed_receivers(list(self._receivers)):
+            if given_up := self._store.outbox.give_up_removed_receivers(list(self._receivers)):
                 self._log.warning("messages given up: their receiver is not configured any more", messages=given_up)
 
     def _forget(self, run: RunProgress) -> None:

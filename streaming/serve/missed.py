@@ -1,7 +1,8 @@
 """Rule `alerts-missed`: one summary of the pages that opened and closed while a receiver could not be reached.
 
 The pages themselves are not sent later (`notify_reason.outdated`): nobody has to be woken for an incident that is over.
-The summary is an incident of its own. It is open for an hour and sent to every receiver like any other incident.
+The summary is an incident of its own, of severity `warn`. It is open for an hour and sent to every receiver of that
+severity, so one that wants only pages does not get it.
 """
 
 from collections import defaultdict

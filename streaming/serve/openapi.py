@@ -2,7 +2,12 @@
 
 from typing import Any, Final
 
+from coordinator_model.states import GroupState
+from streaming.serve.runbooks import RULES
 from streaming.store.lags import STATUSES, UNKNOWN
+
+_REFUSALS: Final = ("400", "401", "404", "421", "500", "503")
+"""421: under a host name that is not ours; 503: the database fails."""
 
 
 def _query(name: str, words: str, **schema: Any) -> dict[str, Any]:
@@ -12,7 +17,7 @@ def _query(name: str, words: str, **schema: Any) -> dict[str, Any]:
 def _get(words: str, parameters: list[dict[str, Any]], schema: dict[str, Any]) -> dict[str, Any]:
     content = {"application/json": {"schema": schema}}
     wrong = {"description": "what is wrong", "content": {"application/json": {"schema": _ref("Error")}}}
-    answers = {"200": {"description": words, "content": content}, "400": wrong, "401": wrong, "404": wrong}
+    answers = {"200": {"description": words, "content": content}, **dict.fromkeys(_REFUSALS, wrong)}
     return {"get": {"summary": words, "parameters": parameters, "responses": answers}}
 
 
@@ -50,6 +55,8 @@ _SOURCES: Final = {
     "type": "object",
     "description": "by source (records, request-log, client-report, client-push): how many members it shows",
 }
+STATES: Final = tuple(state.value for state in GroupState)
+"""Kafka's names of a group's states, and ours for one that is not known."""
 GROUP_ORDERS: Final = ("trouble", "name")
 INCIDENT_ORDERS: Final = ("newest", "severity")
 _STATUS: Final = {"type": "string", "enum": [*STATUSES, UNKNOWN]}
@@ -63,7 +70,7 @@ OPENAPI: Final[dict[str, Any]] = {
             "Groups: those with open pages first, then those with open warnings, then by the least headroom",
             [
                 _CLUSTER,
-                _query("state", "Kafka's name"),
+                _query("state", "only groups in this state", type="string", enum=[*STATES]),
                 _query("sort", "name: an order that stays while pages are read", type="string", enum=[*GROUP_ORDERS]),
                 *_PAGE,
             ],
@@ -86,7 +93,7 @@ OPENAPI: Final[dict[str, Any]] = {
                 _query("state", "open, closed or all", type="string", enum=["open", "closed", "all"]),
                 _CLUSTER,
                 _query("group", "only this group"),
-                _query("rule", "only this rule"),
+                _query("rule", "only this rule", type="string", enum=sorted(RULES)),
                 _query("severity", "only this severity", **_SEVERITY),
                 _query("sort", "severity: the worst first, of the open", type="string", enum=[*INCIDENT_ORDERS]),
                 _query("told", "true: sent to receivers that want the severity; false: only recorded", type="boolean"),
@@ -118,7 +125,7 @@ OPENAPI: Final[dict[str, Any]] = {
             ),
             "Partitions": _object(
                 "How far behind a group is; complete: all partitions are here, the lag of each with a commit is known",
-                partitions=_list("Partition"), complete={"type": "boolean"}, at_ms=_MS, lag=_NUMBER_OR_NULL,
+                partitions=_list("Partition"), complete={"type": "boolean"}, at_ms=_MS_OR_NULL, lag=_NUMBER_OR_NULL,
                 status=_STATUS,
                 left_out={"type": "integer", "description": "of a group with thousands only the worst are here"},
                 topics=_list("TopicLag"),

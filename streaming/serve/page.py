@@ -25,7 +25,6 @@ from coordinator_model.wording import seconds
 from streaming.serve.api import Api, number
 from streaming.serve.coverage import coverage, in_words
 from streaming.serve.events import runs
-from streaming.serve.health import Health
 from streaming.serve.lag_view import HEIGHT, lag_view, waited
 from streaming.serve.notify.message import group_path
 from streaming.serve.runbooks import RULES, all_rules, runbook
@@ -108,7 +107,6 @@ class Pages:
 
     store: Store
     api: Api
-    health: Health
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -122,11 +120,9 @@ class Pages:
 
     def overview(self, request: Request) -> Response:
         """Show the open incidents, and the groups with those in trouble first."""
-        ready, readiness = self.health.readiness(self.store.read.runs())
         page = _page(
             "overview.html",
-            ready=ready,
-            clusters=readiness["clusters"],
+            reason=self._not_current(),
             coverage=in_words(coverage(self.store)),
             incidents=self.store.read.incidents(state="open", by_severity=True, limit=INCIDENTS_SHOWN),
             groups=self.store.read.group_states(GROUPS_SHOWN),
@@ -166,6 +162,7 @@ class Pages:
         lag = self.store.lags.of_group(found["cluster"], found["group"])
         page = _page(
             "group.html",
+            reason=self._not_current(found["cluster"]),
             group=found,
             incidents=incidents,
             members=MembersPage.of(request, found, page_number),
@@ -179,6 +176,11 @@ class Pages:
             label=LABEL,
         )
         return if_changed(request, page)
+
+    def _not_current(self, cluster: str | None = None) -> str | None:
+        """Return why what is shown of a cluster, or of all, is not current; None: it is."""
+        _, readiness = self.api.readiness(cluster)
+        return readiness.get("reason")
 
     def _incidents(self, cluster: str, group: str) -> "GroupIncidents":
         read = self.store.read

@@ -7,9 +7,11 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import anyio.to_thread
 import structlog
@@ -54,17 +56,30 @@ def bind(host: str, port: int) -> Listener:
     return listener
 
 
+class _Parts(NamedTuple):
+    """What a configuration makes: the application and its threads, which end when `stop` is set."""
+
+    settings: Settings
+    app: ASGIApp
+    threads: Sequence[threading.Thread]
+    stop: threading.Event
+
+
 class Service:
-    """The application behind the listening socket, and its threads. `reload` replaces all of them."""
+    """The application behind the listening socket, and its threads.
+
+    `reload` replaces all of them, but not what was seen of every `run`: else `monitor-stalled` would wait anew.
+    """
 
     def __init__(self, settings: Settings, store: Store, config: Path | None) -> None:
         self._settings = settings
         self._store = store
         self._config = config
         self._leader = Leader(store.engine)
+        self._health = Health(settings.serve.monitor_stalled_ms, self._leader.leads)
         self._lock = threading.Lock()
         self._stop = threading.Event()
-        self._threads: list[threading.Thread] = []
+        self._threads: Sequence[threading.Thread] = ()
         self._app: ASGIApp | None = None
         self._reloaded_s = -RELOAD_EVERY_S
         self._log = structlog.get_logger("serve")
@@ -77,8 +92,11 @@ class Service:
 
     def start(self) -> None:
         """Create the application and the threads from the settings; raise `ConfigError` before any thread starts."""
-        settings, store, leader, stop = self._settings, self._store, self._leader, threading.Event()
-        health = Health(settings.serve.monitor_stalled_ms, leader.leads)
+        self._begin(self._made_from(self._settings))
+
+    def _made_from(self, settings: Settings) -> "_Parts":
+        """Make the application and the threads, which do nothing yet. Raises `ConfigError`, for this reads secrets."""
+        store, leader, health, stop = self._store, self._leader, self._health, threading.Event()
         receivers, enricher = receivers_of(settings), MessageEnricher(store.read, settings.serve)
         heartbeat_url = settings.serve.heartbeat_address()
         threads: list[threading.Thread] = [Maintenance(store, settings, health, receivers, leader, stop)]
@@ -87,9 +105,13 @@ class Service:
             threads.append(DeadMansSwitch(store, heartbeat_url, settings.serve.heartbeat_ms, health, leader, stop))
         if settings.quality.enabled:
             threads.append(QualityWatch(store, settings, leader.leads, stop))
-        self._app = create_app(store, settings, health, partial(self.reload, RELOAD_EVERY_S))
-        self._threads, self._stop = threads, stop
-        for thread in threads:
+        app = create_app(store, settings, health, partial(self.reload, RELOAD_EVERY_S))
+        return _Parts(settings, app, threads, stop)
+
+    def _begin(self, parts: "_Parts") -> None:
+        self._settings, self._app, self._threads, self._stop = parts
+        self._health.monitor_stalled_ms = self._settings.serve.monitor_stalled_ms
+        for thread in self._threads:
             thread.start()
 
     def reload(self, pause_s: float = 0.0) -> None:
@@ -101,15 +123,13 @@ class Service:
         with self._lock:
             if self._config is None:
                 raise ConfigError("started without a configuration file: there is nothing to read again")
-            fresh = reread(self._config, self._settings, SERVE_FIXED)
-            receivers_of(fresh)
-            fresh.serve.heartbeat_address()
+            parts = self._made_from(reread(self._config, self._settings, SERVE_FIXED))
             now_s = time.monotonic()
             if now_s - self._reloaded_s < pause_s:
                 raise TooSoonError(f"the configuration was read again less than {pause_s:.0f} s ago")
-            self._settings, self._reloaded_s = fresh, now_s
+            self._reloaded_s = now_s
             self._halt()
-            self.start()
+            self._begin(parts)
             self._log.info("configuration read again", receivers=[block.kind for block in self._settings.notify])
 
     def stop(self) -> None:
@@ -132,7 +152,7 @@ def serve(settings: Settings, store: Store, listener: Listener, config: Path | N
     host, port = listener.getsockname()[:2]
     log = structlog.get_logger("serve")
     if settings.serve.token is None and host not in ("127.0.0.1", "::1"):
-        log.warning("anybody who reaches this address may read: set [serve] token_file")
+        log.warning("anybody who reaches this address may read, but not reload: set [serve] token_file")
     log.info("listening", url=settings.serve.address(port), receivers=[block.kind for block in settings.notify])
     # uvicorn raises the signal again once it has shut down. Our handlers keep that from ending the process before the
     # delivery workers have stopped.
@@ -164,6 +184,7 @@ def server_config(app: ASGIApp, settings: Settings, listener: Listener) -> uvico
         backlog=BACKLOG,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         log_config=None,
+        log_level="error",  # a warning for each request that is no HTTP would let anybody fill the log
         access_log=False,
         server_header=False,
         lifespan="off",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    URL,
     BigInteger,
     Column,
     ColumnElement,
@@ -38,6 +39,15 @@ from streaming.store import migrations
 BUSY_TIMEOUT_S = 30
 IDLE_TRANSACTION_MS = 60_000
 PARAMETERS = 5_000  # at most, in one statement; the smallest limit is 32,766
+TIME_LIMITS = {
+    "connect_timeout": 10,  # s
+    "tcp_user_timeout": 20_000,  # ms, for what was sent and is not acknowledged
+    "keepalives_idle": 10,  # s, while an answer is awaited
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
+"""After how long a PostgreSQL that vanished from the network is an error: Linux waits 15 minutes, or two hours."""
+_LIBPQ = ("psycopg", "psycopg2")  # the drivers that know these limits
 _SCHEMA_LOCK = 8_844_001  # any number, the same in every process: PostgreSQL's advisory lock around the schema
 
 
@@ -59,7 +69,7 @@ def open_engine(url: str) -> Engine:
         if parsed.get_backend_name() == "sqlite":
             engine = _sqlite(url, parsed.database)
         else:
-            engine = create_engine(url, pool_pre_ping=True)
+            engine = create_engine(url, pool_pre_ping=True, connect_args=time_limits(parsed))
         _migrate(engine)
     return engine
 
@@ -79,7 +89,15 @@ def read_only_engine(url: str) -> Engine:
     if parsed.get_backend_name() == "sqlite":
         file = Path(parsed.database or "")
         return create_engine("sqlite://", creator=lambda: _read_only(file), poolclass=NullPool)
-    return create_engine(url, poolclass=NullPool).execution_options(postgresql_readonly=True)
+    engine = create_engine(url, poolclass=NullPool, connect_args=time_limits(parsed))
+    return engine.execution_options(postgresql_readonly=True)
+
+
+def time_limits(url: URL) -> dict[str, int]:
+    """Return the limits for a connection to PostgreSQL that its URL does not set itself."""
+    if url.get_backend_name() != "postgresql" or url.get_driver_name() not in _LIBPQ:
+        return {}
+    return {name: limit for name, limit in TIME_LIMITS.items() if name not in url.query}
 
 
 @contextmanager

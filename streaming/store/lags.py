@@ -15,7 +15,7 @@ from sqlalchemy import Engine, Float, Row, Select, cast, func, select
 from coordinator_model.lag.status import Status
 from coordinator_model.lag.topic_sums import TopicSums, topic_sums, topics_of
 from streaming.store import tables
-from streaming.store.database import clean, group_key
+from streaming.store.database import group_key
 from streaming.store.order import worst_first
 from streaming.store.pages import by_weight
 
@@ -102,10 +102,10 @@ class LagReader:
         some = worst_first(select(*_NAMES)).join(tables.lags, _SHOWN).limit(groups)
         return self._chosen(some, partitions)
 
-    def by_name(self, cluster: str | None, partitions: int) -> Lags:
-        """Return all groups, or those of a cluster, by name, with at most `partitions` in all."""
-        some = select(*_NAMES).join(tables.groups, _SHOWN).order_by(_KNOWN.cluster, _KNOWN.group_id, _KNOWN.group_key)
-        return self._chosen(some if cluster is None else some.where(_KNOWN.cluster == clean(cluster, 255)), partitions)
+    def by_name(self, clusters: Sequence[str], partitions: int) -> Lags:
+        """Return the groups of some clusters by name, with at most `partitions` in all."""
+        some = select(*_NAMES).join(tables.groups, _SHOWN).where(_KNOWN.cluster.in_(clusters))
+        return self._chosen(some.order_by(_KNOWN.cluster, _KNOWN.group_id, _KNOWN.group_key), partitions)
 
     def _chosen(self, some: Select[Any], most: int) -> Lags:
         known = [(row.group_key, min(row.partitions, _ROWS_KEPT)) for row in self._rows(some)]

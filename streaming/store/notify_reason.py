@@ -44,22 +44,22 @@ def why_notify(kind: Kind, *, told: bool, mode: Mode) -> Reason:
             return Reason.ESCALATED if told else Reason.FIRST_TOLD
 
 
-class Waiting(NamedTuple):
-    """A message that has not been delivered to a receiver; after `attempts` to send it, it may have arrived."""
+class Told(NamedTuple):
+    """A message about an incident for one receiver; after `attempts` to send it, it may have arrived."""
 
     id: int
     transition: str
     attempts: int
+    pending: bool
 
 
-def outdated(messages: Sequence[Waiting]) -> list[int]:
-    """Return the ids of messages that need not be sent, among those of one incident that waited too long, in order.
+def outdated(messages: Sequence[Told]) -> list[int]:
+    """Return the ids of the pending messages that need not be sent, of all messages about an incident, in order.
 
     Only the newest message is still true. If it says that the incident has closed, and no message about it was ever
     tried, then nobody was told about the incident and nobody needs to be told about its end.
     """
-    *older, newest = messages
-    unheard = not any(message.attempts for message in messages)
-    if newest.transition == Kind.CLOSED and messages[0].transition == Kind.OPENED and unheard:
+    *older, newest = (message for message in messages if message.pending)
+    if newest.transition == Kind.CLOSED and not any(message.attempts for message in messages):
         older.append(newest)
     return [message.id for message in older]

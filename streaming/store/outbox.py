@@ -1,8 +1,8 @@
 """Messages to receivers: written in the same transaction as their incident, delivered at least once, in order.
 
-A message is pending until it is delivered, dead or dismissed. It is dismissed if it is outdated by the time its
-receiver can be reached again. Only the oldest pending message of an incident is sent to a receiver, so that a closing
-can never overtake its opening.
+A message is pending until it is delivered, given up (column `dead`) or dismissed. It is dismissed if it is outdated by
+the time its receiver can be reached again. Only the oldest pending message of an incident is sent to a receiver, so
+that a closing can never overtake its opening.
 """
 
 import json
@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, bindparam, delete, func, insert, sele
 from coordinator_model.incidents import Kind
 from streaming.store import tables
 from streaming.store.database import clean, database_ms, in_portions, writer_of
-from streaming.store.notify_reason import Waiting, outdated
+from streaming.store.notify_reason import Told, outdated
 from streaming.store.pages import Object, Page, in_portions_of
 
 _OUTBOX = tables.outbox
@@ -95,16 +95,17 @@ class Outbox:
             ]
             for copy in copies:
                 del copy["id"]
-            if new:
-                connection.execute(delete(_OUTBOX).where(_OUTBOX.c.receiver == "", _OUTBOX.c.id <= new[-1].id))
+            for portion in in_portions(row.id for row in new):  # a `run` may have written others meanwhile
+                connection.execute(delete(_OUTBOX).where(_OUTBOX.c.id.in_(portion)))
             if copies:
                 connection.execute(insert(_OUTBOX), copies)
         return len(new)
 
     def due(self, receiver: str, now_ms: int, limit: int = 100) -> list[Delivery]:
-        """Return what to send to a receiver now: the oldest pending message of each incident, oldest first.
+        """Return what to send to a receiver now: the oldest pending message of each incident.
 
-        Incidents that `dismiss_outdated` still has to check are left out.
+        The least tried come first, so that a message that the receiver fails on holds up no other; among them the
+        oldest. Incidents that `dismiss_outdated` still has to check are left out.
         """
         first = (
             select(func.min(_OUTBOX.c.id))
@@ -114,8 +115,9 @@ class Outbox:
         )
         columns = [_OUTBOX.c[name] for name in Delivery._fields]
         chosen = select(*columns).where(_OUTBOX.c.id.in_(first), _OUTBOX.c.next_attempt_ms <= now_ms)
+        ordered = chosen.order_by(_OUTBOX.c.attempts, _OUTBOX.c.id)
         with self._engine.connect() as connection:
-            return [Delivery._make(row) for row in connection.execute(chosen.order_by(_OUTBOX.c.id).limit(limit))]
+            return [Delivery._make(row) for row in connection.execute(ordered.limit(limit))]
 
     def dismiss_outdated(self, receiver: str) -> int:
         """Dismiss a receiver's outdated messages; return how many."""
@@ -126,14 +128,16 @@ class Outbox:
             .having(_IS_STALE)
             .limit(_CHAINS_AT_ONCE)
         )
-        columns = [_OUTBOX.c.incident_id, *(_OUTBOX.c[name] for name in Waiting._fields)]
-        waiting = select(*columns).where(_PENDING, _OUTBOX.c.receiver == receiver, _OUTBOX.c.incident_id.in_(stale))
+        columns = [_OUTBOX.c[name] for name in ("incident_id", "id", "transition", "attempts")]
+        known = select(*columns, _PENDING.label("pending")).where(
+            _OUTBOX.c.receiver == receiver, _OUTBOX.c.incident_id.in_(stale)
+        )
         dismissed = 0
         while True:
             with self._engine.connect() as connection:  # read first: `run` needs the write lock
-                rows = connection.execute(waiting.order_by(_OUTBOX.c.incident_id, _OUTBOX.c.id)).all()
+                rows = connection.execute(known.order_by(_OUTBOX.c.incident_id, _OUTBOX.c.id)).all()
             chains = groupby(rows, key=lambda row: row.incident_id)
-            ids = [found for _, chain in chains for found in outdated([Waiting(*row[1:]) for row in chain])]
+            ids = [found for _, chain in chains for found in outdated([Told._make(row[1:]) for row in chain])]
             if not ids:
                 return dismissed
             with self._writer.begin() as connection:
@@ -183,8 +187,8 @@ class Outbox:
         with self._writer.begin() as connection:
             connection.execute(update(_OUTBOX).where(_OUTBOX.c.id.in_(ids)).values(values))
 
-    def dead_letter_removed_receivers(self, receivers: Sequence[str]) -> int:
-        """Mark messages to receivers that are no longer configured as dead; return how many."""
+    def give_up_removed_receivers(self, receivers: Sequence[str]) -> int:
+        """Give up the messages to receivers that are no longer configured; return how many."""
         removed = _PENDING & _OUTBOX.c.receiver.not_in([*receivers, ""])
         values = {"dead": True, "last_error": "this receiver is not configured any more"}
         with self._writer.begin() as connection:

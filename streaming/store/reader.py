@@ -217,10 +217,10 @@ class StoreReader:
         page = self._groups(ordered.limit(limit).offset(offset), self._count(tables.groups, chosen))
         return replace(page, read=self._with_open_incidents)
 
-    def views(self, cluster: str | None) -> Page[str]:
-        """Return the views of all groups, or of all groups of a cluster, by name."""
+    def views(self, clusters: Sequence[str]) -> Page[str]:
+        """Return the views of all groups of some clusters, by name."""
         known = tables.groups.c
-        some = _WEIGHED.where(_all_of(_equal(known.cluster, cluster)))
+        some = _WEIGHED.where(known.cluster.in_(clusters))
         return self._groups(some.order_by(known.cluster, known.group_id, known.group_key))
 
     def generations(self, cluster: str, group: str, limit: int = 20) -> list[dict[str, Any]]:
@@ -314,9 +314,10 @@ class StoreReader:
         moved = {(row.cluster, row.group_id): json.loads(row.body)["partitions_moved"] for row in found}  # the last
         return [Moves(cluster, group, partitions) for (cluster, group), partitions in moved.items()]
 
-    def newest_groups(self, limit: int) -> Page[str]:
-        """Return the views of the groups that were seen last."""
-        return self._groups(_WEIGHED.order_by(tables.groups.c.at_ms.desc()).limit(limit))
+    def newest_groups(self, cluster: str, limit: int) -> Page[str]:
+        """Return the views of the groups of a cluster that were seen last."""
+        some = _WEIGHED.where(_all_of(_equal(tables.groups.c.cluster, cluster)))
+        return self._groups(some.order_by(tables.groups.c.at_ms.desc()).limit(limit))
 
     def quality(self) -> list[QualityResult]:
         """Return the results of the newest check of data quality."""

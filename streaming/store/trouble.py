@@ -51,6 +51,12 @@ def trouble(error: SQLAlchemyError) -> tuple[str, str | None]:
     return f"{type(original).__name__}: {message}"[:300], advice
 
 
+def as_fields(error: SQLAlchemyError) -> dict[str, str]:
+    """Return what `trouble` tells as fields of a log line."""
+    message, advice = trouble(error)
+    return {"error": message} if advice is None else {"error": message, "advice": advice}
+
+
 def is_locked(error: DBAPIError) -> bool:
     """Whether another process has the row, or in SQLite the whole file, in a transaction."""
     return (_code(error.orig) or "").startswith(LOCKED)

@@ -1,12 +1,16 @@
 """`/metrics/kminion`, `/metrics/kafka-exporter`, `/metrics/burrow`: Prometheus scrapes one instead of that exporter.
 
-The first two have no label for the cluster: if there are several clusters, `?cluster=` chooses one.
+The first two have no label for the cluster: if there are several clusters, `?cluster=` chooses one. A cluster whose
+`run` makes no progress is not served, for its lags stand still: without it an alert about lag would be silent for ever.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
+import anyio.to_thread
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -25,6 +29,8 @@ EXPORTERS: Final[Mapping[str, Callable[[Reading], Exposition]]] = {
     "kafka-exporter": kafka_exporter.exposition,
     "burrow": burrow.exposition,
 }
+SCRAPES_AT_ONCE: Final = 3
+"""More wait, without one of the threads that answer everything else: a scrape that its scraper gave up goes on."""
 _NAME_THE_CLUSTER: Final = frozenset({"burrow"})
 
 
@@ -34,25 +40,35 @@ class Exporters:
 
     store: Store
     health: Health
+    turns: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, SCRAPES_AT_ONCE))
 
     def routes(self) -> list[Route]:
         """Return the routes."""
         return [Route(f"/metrics/{name}", self._endpoint(name)) for name in EXPORTERS]
 
-    def _endpoint(self, name: str) -> Callable[[Request], Response]:
-        def answer(request: Request) -> Response:
-            made = EXPORTERS[name](self._reading(request, several=name in _NAME_THE_CLUSTER))
-            return StreamingResponse(iter(made), media_type=CONTENT_TYPE)
+    def _endpoint(self, name: str) -> Callable[[Request], Awaitable[Response]]:
+        def made(request: Request) -> Exposition:
+            return EXPORTERS[name](self._reading(request, several=name in _NAME_THE_CLUSTER))
+
+        async def answer(request: Request) -> Response:
+            async with self.turns:
+                if await request.is_disconnected():
+                    return Response(status_code=503)  # nobody waits for it any more
+                exposition = await anyio.to_thread.run_sync(made, request)
+            return StreamingResponse(iter(exposition), media_type=CONTENT_TYPE)
 
         return answer
 
     def _reading(self, request: Request, *, several: bool) -> Reading:
         runs = self.store.read.runs()
-        clusters = [run.cluster for run in runs]
         cluster = request.query_params.get("cluster")
-        if cluster is not None and cluster not in clusters:
+        asked = [run for run in runs if cluster in (None, run.cluster)]
+        if cluster is not None and not asked:
             raise HTTPException(404, "no such cluster")
-        if cluster is None and len(clusters) > 1 and not several:
+        current = [run for run in asked if not self.health.stalled(run)]
+        if not current:
+            raise HTTPException(503, f"not current: {self.health.readiness(asked)[1]['reason']}")
+        clusters = [run.cluster for run in current]
+        if len(clusters) > 1 and not several:
             raise Ambiguous(clusters, "groups")
-        up, _ = self.health.readiness(run for run in runs if cluster in (None, run.cluster))
-        return Reading(self.store, cluster, up)
+        return Reading(self.store, clusters, all(run.caught_up for run in current))

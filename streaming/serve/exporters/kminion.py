@@ -30,7 +30,7 @@ _OFFSETS: Final = ("topic_name", "partition_id")
 _CONSUMER: Final = "consumer"
 
 FAMILIES: Final[Mapping[str, Family]] = {
-    _UP: Family(("version",), "1 while the monitor is at work and has caught up."),
+    _UP: Family(("version",), "1 if the monitor has caught up."),
     _RECORDS: Family((), "Records of the offsets topic that were read.", "counter"),
     _INFO: Family(("group_id", "protocol", "protocol_type", "state", "coordinator_id"), "1 if the group is Stable."),
     _MEMBERS: Family(_GROUP, "Members of a group."),

@@ -1,6 +1,6 @@
 """What every exporter needs from the store: groups, their lags, and the offsets of their partitions."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -64,22 +64,22 @@ def _sum(values: list[int | None]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The groups of one cluster, or of all; `up`: whether their `run`s have caught up and make progress."""
+    """The groups of some clusters; `up`: whether their `run`s have caught up."""
 
     store: Store
-    cluster: str | None
+    clusters: Sequence[str]
     up: bool
 
     def lags(self) -> Lags:
         """Return the lag of every group."""
-        return self.store.lags.by_name(self.cluster, MOST_PARTITIONS)
+        return self.store.lags.by_name(self.clusters, MOST_PARTITIONS)
 
     def groups(self) -> Iterator[Mapping[str, Any]]:
         """Return the views of the groups."""
-        return iter(self.store.read.views(self.cluster))
+        return iter(self.store.read.views(self.clusters))
 
     def records(self) -> int:
         """Return how many records of the offsets topics were read."""
         counters = self.store.read.counters()
-        chosen = (counts for name, counts in counters.items() if self.cluster in (None, name))
+        chosen = (counts for name, counts in counters.items() if name in self.clusters)
         return sum(value for counts in chosen for name, value in counts.items() if name.startswith("decoded:"))

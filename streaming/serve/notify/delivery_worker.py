@@ -2,18 +2,19 @@
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 from tenacity import RetryCallState, Retrying, wait_random_exponential
 
 from streaming.serve.leader import Leader
-from streaming.serve.notify.base import Answer, Delivered, Receiver, Rejected, Retry
+from streaming.serve.notify.base import LONGEST_PAUSE_MS, Answer, Delivered, Receiver, Rejected, Retry
 from streaming.serve.notify.message import MessageEnricher
 from streaming.store import Store
 from streaming.store.outbox import Delivery
 from streaming.store.store import wall_ms
+from streaming.store.trouble import as_fields
 
 POLL_S = 0.5
 REMIND_MS = 60_000
@@ -49,7 +50,7 @@ class DeliveryWorker(threading.Thread):
                     self._deliver_due()
                     self._remind_when_due()
             except SQLAlchemyError as error:
-                self._log.warning("the store cannot be reached", error=type(error).__name__)
+                self._log.warning("the database failed", **as_fields(error))
             except Exception:  # noqa: BLE001 - see the message
                 self._log.exception("unexpected error: delivery goes on")
             self._stop_event.wait(POLL_S)
@@ -65,10 +66,9 @@ class DeliveryWorker(threading.Thread):
                 "outdated messages are not sent: the newest message has the current state", messages=dismissed
             )
         while due := self._store.outbox.due(self._receiver.name, wall_ms(), DUE_AT_ONCE):
-            for start in range(0, len(due), self._receiver.messages_at_once):
+            for portion in portions(due, self._receiver.messages_at_once):
                 if not self._may_send():
                     return
-                portion = due[start : start + self._receiver.messages_at_once]
                 self._store.outbox.attempt([message.id for message in portion])
                 if not self._deliver(portion):
                     return
@@ -83,7 +83,9 @@ class DeliveryWorker(threading.Thread):
                     self._rejected_ms.pop(message.id, None)
             case Retry(reason, after_ms):
                 self._failures += 1
-                next_ms = self._paused_until_ms = wall_ms() + max(after_ms, backoff_ms(self._failures))
+                now_ms, longest_ms = wall_ms(), REMIND_MS if self._receiver.forgets else LONGEST_PAUSE_MS
+                self._paused_until_ms = now_ms + min(longest_ms, max(after_ms, backoff_ms(self._failures)))
+                next_ms = now_ms + max(after_ms, backoff_ms(messages[0].attempts + 1))
                 self._store.outbox.failed([message.id for message in messages], reason, next_ms)
                 self._log.warning("not delivered, will be retried", reason=reason, failures=self._failures)
                 return False
@@ -127,6 +129,14 @@ class DeliveryWorker(threading.Thread):
             if isinstance(answer, Retry | Rejected):
                 self._log.warning("reminder not delivered", reason=answer.reason)
                 return
+
+
+def portions(due: Sequence[Delivery], messages_at_once: int) -> Iterator[Sequence[Delivery]]:
+    """Divide messages into requests. One that was tried before goes alone: it may be what the receiver fails on."""
+    new = [message for message in due if not message.attempts]
+    for start in range(0, len(new), messages_at_once):
+        yield new[start : start + messages_at_once]
+    yield from ([message] for message in due if message.attempts)
 
 
 def backoff_ms(attempts: int) -> int:

@@ -3,6 +3,7 @@
 // only what differs. Nodes that do not differ stay in place, so that a selection and the focus survive.
 (() => {
   const EVERY_MS = 2000;
+  const PATIENCE_MS = 10000; // a server that vanished sends no error
   const state = document.getElementById("live");
   let shown = ""; // ETag of the version that is shown; the server answers 304 while it is the newest
 
@@ -61,13 +62,15 @@
   async function refresh() {
     if (!document.hidden) {
       try {
-        const answer = await fetch(location.href, { cache: "no-store", headers: { "If-None-Match": shown } });
+        const headers = { "If-None-Match": shown };
+        const signal = AbortSignal.timeout(PATIENCE_MS);
+        const answer = await fetch(location.href, { cache: "no-store", headers, signal });
         if (answer.status !== 304) {
           const page = new DOMParser().parseFromString(await answer.text(), "text/html");
           replaceMain(page.querySelector("main"));
           shown = answer.headers.get("ETag") ?? "";
         }
-        state.textContent = "live";
+        state.textContent = answer.ok || answer.status === 304 ? "live" : "not current";
       } catch (error) {
         state.textContent = "not current: the monitor does not answer";
       }

@@ -20,6 +20,7 @@ CUT_OFF = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n[{"
 CUT_OFF_ERROR = b"HTTP/1.1 503 Later\r\nContent-Length: 1000\r\n\r\n{"
 NOT_HTTP = b"SSH-2.0-OpenSSH_9.2\r\n"
 EMPTY_LIST = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]"
+READY = b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"ready": true}'
 
 
 @contextmanager
@@ -77,11 +78,11 @@ def test_the_token_is_not_sent_to_another_host(monkeypatch):
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_watch_goes_on_after_a_look_that_failed(monkeypatch, options):
     monkeypatch.setattr(watch.time, "sleep", lambda _: None)
-    with answering(EMPTY_LIST, EMPTY_LIST, NOT_HTTP, EMPTY_LIST, EMPTY_LIST) as (port, asked):
+    with answering(EMPTY_LIST, EMPTY_LIST, READY, NOT_HTTP, EMPTY_LIST, EMPTY_LIST, READY) as (port, asked):
         url = f"http://127.0.0.1:{port}"
         done = CliRunner().invoke(main, ["watch", "--times", "3", *options, "--url", url])
     assert done.exit_code == 0, done.output
-    assert len(asked) == 5
+    assert len(asked) == 7
     assert ("does not answer like a monitor" in done.stderr) == bool(options)
 
 
@@ -107,3 +108,8 @@ def test_watch_says_what_is_wrong_above_what_it_saw_last(monkeypatch):
 @pytest.mark.parametrize("command", ["describe", "watch", "incidents", "quarantine"])
 def test_help_says_where_the_token_comes_from(command):
     assert TOKEN_VARIABLE in " ".join(CliRunner().invoke(main, [command, "--help"]).output.split())
+
+
+@pytest.mark.parametrize("every", ["nan", "inf", "0.1"])
+def test_watch_wants_a_number_of_seconds(every):
+    assert CliRunner().invoke(main, ["watch", "--every", every, "--url", "http://127.0.0.1:9"]).exit_code == 2

@@ -14,7 +14,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from streaming.config import Serve, Settings, StoreSettings
+from streaming.config import Serve, Settings, StoreSettings, load
 from streaming.connection.pushes import Pushes
 from streaming.doctor import cluster as cluster_checks
 from streaming.doctor import machine
@@ -118,6 +118,24 @@ class TestMachine:
             port = taken.getsockname()[1]
             assert machine.check_port(Serve(port=port)).status is Status.FAIL
         assert machine.check_port(Serve(port=port)).status is Status.OK
+
+    @pytest.mark.parametrize(
+        ("table", "words"),
+        [
+            ('[[notify]]\nkind = "pagerduty"\nrouting_key_file = "/nope"', "routing key"),
+            ('[serve]\nheartbeat_url_file = "/nope"', "heartbeat_url_file"),
+            ('[serve]\ntls_certfile = "/nope"\ntls_keyfile = "/nope"', "tls_certfile: /nope"),
+        ],
+    )
+    def test_what_serve_reads_from_files_is_read(self, tmp_path, table, words):
+        (tmp_path / "monitor.toml").write_text(table)
+        check = machine.check_serve(load(tmp_path / "monitor.toml"))
+        assert check.status is Status.FAIL
+        assert words in check.found
+
+    def test_the_receivers_are_named(self):
+        check = machine.check_serve(Settings.model_validate({"notify": ({"kind": "log"},)}))
+        assert (check.status, check.found) == (Status.OK, "log")
 
     @pytest.mark.parametrize(("host", "with_tls"), [("::1", False), ("127.0.0.1", True)])
     def test_a_serve_that_runs_is_found_at_any_address_and_with_tls(self, tmp_path, host, with_tls):

@@ -16,7 +16,7 @@ from sqlalchemy import update
 from coordinator_model.group_report import GroupReport
 from streaming.config import Settings
 from streaming.serve.app import create_app
-from streaming.serve.health import Health
+from streaming.serve.health import LONGEST_GAP_S, Health
 from streaming.serve.server import bind, server_config
 from streaming.store import Store, tables
 from streaming.store.database import database_ms
@@ -103,6 +103,13 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now_s
+
+    def watch(self, look: Callable[[], object], seconds: float) -> None:
+        """Look again and again while so much time passes, as `serve` does."""
+        end_s = self.now_s + seconds
+        while self.now_s < end_s:
+            self.now_s = min(end_s, self.now_s + LONGEST_GAP_S)
+            look()
 
 
 @pytest.fixture

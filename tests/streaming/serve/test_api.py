@@ -119,12 +119,26 @@ def test_what_is_not_there_is_a_404_in_json(apply, client, path):
 
 
 WRONG_PARAMETERS = ["limit=0", "limit=10001", "limit=x", "limit=-1", "limit=1e3", "limit=²", "state=odd",
-                    f"offset={10**30}", f"offset={'0' * 19}1{'0' * 5_000}"]  # fmt: skip
+                    "rule=session-expird", f"offset={10**30}", f"offset={'0' * 19}1{'0' * 5_000}"]  # fmt: skip
 
 
 @pytest.mark.parametrize("query", WRONG_PARAMETERS, ids=range(len(WRONG_PARAMETERS)))
 def test_a_wrong_parameter_is_a_400_that_says_what_is_right(client, query):
     assert "is " in client.json(f"/api/v1/incidents?{query}", 400)["error"]
+
+
+@pytest.mark.parametrize("path", ["groups", "incidents", "incidents?state=open", "coverage", "groups/orders"])
+def test_a_cluster_that_nobody_knows_is_a_404_and_not_an_empty_list(apply, client, path):
+    """On-call reads an empty list as: all is well."""
+    apply(report("orders", finding(), view=view()))
+    question = f"/api/v1/{path}{'&' if '?' in path else '?'}cluster="
+    assert client.json(f"{question}prd", 404) == {"error": "no such cluster; known: prod"}
+    client.get(f"{question}prod")
+
+
+def test_a_state_that_kafka_does_not_have_is_a_400(client):
+    assert client.json("/api/v1/groups?state=stable", 400)["error"].startswith("state is Empty, ")
+    assert client.json("/api/v1/groups?state=Stable") == []
 
 
 @pytest.mark.parametrize(
@@ -244,7 +258,10 @@ def test_a_run_that_was_silent_before_serve_started_makes_nothing_ready(apply, c
 def test_one_cluster_that_is_behind_makes_the_whole_not_ready(apply, client):
     apply(progress())
     apply(progress(), cluster="dev", caught_up=False)
-    assert [state["caught_up"] for state in client.json("/readyz", 503)["clusters"]] == [False, True]
+    behind = client.json("/readyz", 503)
+    assert [state["caught_up"] for state in behind["clusters"]] == [False, True]
+    assert behind["reason"] == "dev is catching up"
+    assert client.json("/readyz?cluster=prod")["ready"] is True
 
 
 @pytest.mark.parametrize("path", ["/", "/groups/orders", "/groups/none", "/api/v1/groups", "/metrics", "/nothing"])
@@ -339,6 +356,7 @@ def test_coverage_lists_when_lines_of_a_broker_are_missing(apply, client):
     apply(blind(1_000, 4_000), blind(3_000, 4_500, shard=8))
     ended_window, _ = client.json("/api/v1/coverage")["windows"]
     assert (ended_window["from_ms"], ended_window["until_ms"]) == (1_000, 4_500)
+    apply(progress(), cluster="other")
     assert client.json("/api/v1/coverage?cluster=other")["windows"] == []
 
 

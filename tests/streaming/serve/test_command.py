@@ -158,6 +158,23 @@ def test_an_empty_token_file_is_refused_for_it_would_let_everybody_in(config, tm
     assert errors.endswith(f"[serve] token_file: {tmp_path}/token is empty\n")
 
 
+@pytest.mark.parametrize(
+    ("certificate", "words"),
+    [
+        ("nowhere", "tls_certfile: nowhere: No such file"),
+        ("/proc/self/status", "no certificate with its key (PEM)"),
+    ],
+)
+def test_a_certificate_that_cannot_be_used_is_one_clear_line_and_starts_nothing(config, tmp_path, certificate, words):
+    """It was a traceback after the start of all threads, and exit code 1, so that a supervisor went on starting it."""
+    keys = f'port = 0\ntls_certfile = "{certificate}"\ntls_keyfile = "/proc/self/status"'
+    config.write_text(config.read_text().replace("port = 0", keys))
+    errors = refused(config, 2, GROUP_MONITOR_KAFKA_SASL_PASSWORD="x")
+    assert words in errors
+    assert len(errors.splitlines()) == 1
+    assert not (tmp_path / "monitor.db").exists()
+
+
 def test_a_database_that_cannot_be_opened_is_one_clear_line(config, tmp_path):
     config.write_text(config.read_text().replace(f"{tmp_path}/monitor.db", "/proc/nowhere/monitor.db"))
     errors = refused(config, GROUP_MONITOR_KAFKA_SASL_PASSWORD="x")

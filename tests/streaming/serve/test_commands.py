@@ -8,6 +8,8 @@ from rich.console import Console
 
 from streaming.cli import main
 from streaming.commands import tables, watch
+from streaming.commands.remote import Monitor
+from tests.streaming.serve.conftest import STALLED_MS, sign_of_life
 from tests.support.outputs import CLUSTER, START_MS, ended, finding, partition, partitions, rejected, report, view
 
 EVIL = "a\x1b[2J\u202e[bold]x[/bold]"
@@ -122,6 +124,13 @@ def test_a_group_that_is_not_there_is_one_clear_line(apply, command):
     assert command("describe", "nobody", code=1) == "Error: no such group\n"
 
 
+@pytest.mark.parametrize("option", ["--group", "--cluster", "--rule"])
+def test_bytes_that_are_no_text_are_one_clear_line(apply, command, option):
+    apply(report("orders", view=view()))
+    assert command("describe", "\udcff", code=1).startswith("Error: no such group")
+    command("incidents", option, "\udcff", code=int(option != "--group"))
+
+
 def test_a_group_of_two_clusters_asks_for_one_of_them(apply, command):
     apply(report(view=view()))
     apply(report(view=view(cluster="dev")), cluster="dev")
@@ -168,6 +177,18 @@ def test_watch_looks_as_often_as_told_and_shows_trouble_first(apply, command):
     assert said.rindex("orders") < said.index("busy")
     looks = command("watch", "--times", "2", "--every", "0.2", "--json").splitlines()
     assert [len(json.loads(look)["groups"]) for look in looks] == [2, 2]
+
+
+def test_watch_and_describe_say_that_the_cluster_makes_no_progress(apply, command, store):
+    apply(report("orders", view=view()))
+    watched, described = ("watch", "--times", "1"), ("describe", "orders")
+    sign_of_life(store, 2 * STALLED_MS)
+    for said in (command(*watched), command(*described)):
+        assert "not current: prod makes no progress" in said
+    assert json.loads(command(*watched, "--json"))["not_current"] == "prod makes no progress"
+    apply(report("orders", view=view()))
+    assert "not current" not in command(*watched) + command(*described)
+    assert json.loads(command(*watched, "--json"))["not_current"] is None
 
 
 @pytest.mark.parametrize(("options", "full_screen"), [(["--times", "1"], False), ([], True)])
@@ -237,6 +258,20 @@ class TestListsThatWereCut:
         assert "6 of 30 groups, 6 of 30 open incidents" in command("watch", "--times", "1")
         look = json.loads(command("watch", "--times", "1", "--json"))
         assert (look["groups_total"], look["incidents_total"]) == (30, 30)
+
+    def test_watch_asks_for_no_more_than_it_has_room_for(self, apply, command, monkeypatch):
+        """Every second it asked for the views of 1,000 groups with all their members."""
+        many(apply, 30)
+        monkeypatch.setenv("LINES", "24")
+        asked, original = [], Monitor.listing
+
+        def counted(self, path, **parameters):
+            asked.append(original(self, path, **parameters))
+            return asked[-1]
+
+        monkeypatch.setattr(Monitor, "listing", counted)
+        command("watch", "--times", "1")
+        assert [(len(listing.objects), listing.total) for listing in asked] == [(24, 30), (24, 30)]
 
     @pytest.mark.parametrize("path", ["groups", "incidents", "quarantine", "dead-letters"])
     def test_every_list_of_the_api_tells_its_total(self, apply, client, path):

@@ -70,7 +70,7 @@ def test_no_part_of_a_path_is_a_failure_inside(either):
 def test_what_cannot_be_stored_as_it_is_is_found_by_its_true_name(either, settings):
     """PostgreSQL stores no NUL, nor takes one in a question."""
     store, client = either
-    outputs = [report("o", view=view("o", state="a\x00b"))]
+    outputs = [report("o", cluster="a\x00b", view=view("o", cluster="a\x00b"))]
     store.apply_batch(checkpoint_id="c", batch_id=1, outputs=outputs, settings=settings)
-    for state in ("a%00b", "a%EF%BF%BDb"):
-        assert [found["group"] for found in client.json(f"/api/v1/groups?state={state}")] == ["o"]
+    for cluster in ("a%00b", "a%EF%BF%BDb"):
+        assert [found["group"] for found in client.json(f"/api/v1/groups?cluster={cluster}")] == ["o"]

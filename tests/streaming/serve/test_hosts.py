@@ -2,8 +2,11 @@
 
 import pytest
 import requests
+from starlette.testclient import TestClient
 
 from streaming.config import Settings
+from streaming.serve.app import create_app
+from streaming.serve.health import Health
 from tests.streaming.serve.conftest import listening, running
 from tests.support.waiting import PATIENCE_S
 
@@ -59,9 +62,6 @@ def test_a_client_of_http_1_0_may_leave_the_name_out(base):
 @pytest.fixture
 def reloads(store, settings):
     """The address of a server, and the list of what reloaded it."""
-    from streaming.serve.app import create_app
-    from streaming.serve.health import Health
-
     done: list[int] = []
     changed = Settings.model_validate(settings.model_dump() | {"serve": EXTERNAL})
     app = create_app(store, changed, Health(monitor_stalled_ms=1), lambda: done.append(1))
@@ -93,3 +93,15 @@ def test_our_own_pages_and_programs_may_change_what_there_is_to_change(reloads):
     for headers in ({}, {"Origin": base}, {"Origin": "https://monitor.example"}, {"Sec-Fetch-Site": "same-origin"}):
         assert requests.post(f"{base}/-/reload", headers=headers, timeout=PATIENCE_S).json() == {"reloaded": True}
     assert len(done) == 4
+
+
+@pytest.mark.parametrize(
+    ("peer", "status"),
+    [("127.0.0.1", 200), ("::1", 200), ("::ffff:127.0.0.1", 200), ("10.0.0.9", 403), ("::ffff:10.0.0.9", 403)],
+)
+def test_without_a_token_only_this_machine_may_ask_for_a_reload(store, settings, peer, status):
+    done: list[int] = []
+    app = create_app(store, settings, Health(1), lambda: done.append(1))
+    asked = TestClient(app, base_url="http://localhost", client=(peer, 1)).post("/-/reload")
+    assert asked.status_code == status
+    assert len(done) == (status == 200)

@@ -8,6 +8,7 @@ import requests
 from streaming.config import Settings
 from streaming.serve.server import Service
 from streaming.store import Store
+from streaming.store.trouble import AWAY
 from tests.streaming.serve.conftest import listening
 from tests.support import databases
 from tests.support.outputs import CLUSTER, START_MS, ended, finding, progress, report
@@ -42,9 +43,14 @@ def test_a_database_that_was_away_costs_nothing_but_time(postgres, peer):
             apply(report("orders", finding(severity="page")))
             peer.wait_for(lambda peer: len(peer.bodies) == 2)
             postgres.stop()
-            answer = requests.get(f"{base}/api/v1/groups", timeout=PATIENCE_S)
-            assert (answer.status_code, answer.json()) == (500, {"error": "internal error: OperationalError"})
-            assert requests.get(f"{base}/healthz", timeout=PATIENCE_S).status_code == 500
+            told = f"the database fails: {AWAY}"
+            for path in ("/api/v1/groups", "/metrics", "/healthz", "/readyz"):
+                answer = requests.get(base + path, timeout=PATIENCE_S)
+                assert (answer.status_code, answer.json()) == (503, {"error": told})
+            for path in ("/", "/groups/orders"):
+                answer = requests.get(base + path, timeout=PATIENCE_S)
+                assert (answer.status_code, told in answer.text) == (503, True)
+                assert answer.headers["content-type"].startswith("text/html")
             threading.Event().wait(2)
             postgres.start()
             await_true(lambda: requests.get(f"{base}/healthz", timeout=PATIENCE_S).status_code == 200)

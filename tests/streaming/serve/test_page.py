@@ -10,6 +10,7 @@ import pytest
 
 from streaming.serve.timeline import LABEL, MEMBER_ROWS, WIDTH, heartbeats, timeline, waited_for
 from tests.streaming.serve import chromium
+from tests.streaming.serve.conftest import STALLED_MS, sign_of_life
 from tests.support.outputs import (
     START_MS,
     finding,
@@ -101,6 +102,17 @@ def test_the_page_shows_what_happened_without_any_script(apply, client):
     assert "The rebalance waits for <bdi>m-3</bdi>" in text
     assert text.count("<svg") == 2
     assert "generation 4: 1 member" in text
+
+
+def test_a_page_says_that_its_cluster_makes_no_progress(apply, client, store):
+    """The page of a group, to which alerts link, was "live" with the figures of days ago."""
+    for cluster in ("dev", "prod"):
+        apply(report(cluster, view=view(cluster, cluster=cluster)), cluster=cluster)
+    sign_of_life(store, 2 * STALLED_MS)
+    said = "Not current: <bdi>prod makes no progress</bdi>"
+    assert said in client.get("/").text
+    assert said in client.get("/groups/prod").text
+    assert "Not current" not in client.get("/groups/dev").text
 
 
 def test_a_cause_that_nobody_knows_is_not_written_below_what_happened(apply, client):

@@ -5,6 +5,7 @@ from urllib.parse import quote
 import pytest
 
 from streaming.serve.lag_view import HEIGHT, NOTES, PARTITIONS_SHOWN, line_of
+from streaming.serve.openapi import OPENAPI
 from streaming.serve.timeline import WIDTH
 from tests.support.outputs import CLUSTER, START_MS, columns, partition, partitions, report, view
 
@@ -50,6 +51,8 @@ class TestApi:
         apply(report(view=view()))
         found = client.json("/api/v1/groups/orders/partitions")
         assert (found["partitions"], found["complete"]) == ([], False)
+        assert (found["at_ms"], found["lag"], found["status"]) == (None, None, "unknown")
+        assert found.keys() == OPENAPI["components"]["schemas"]["Partitions"]["properties"].keys()
 
     def test_group_and_list_tell_lag_and_status(self, apply, client):
         apply(report(view=view()), report("idle", view=view("idle")), partitions("orders", partition(status="warn")))

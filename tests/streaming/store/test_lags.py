@@ -77,7 +77,7 @@ def test_a_deleted_group_takes_its_lag_along(apply, store):
 
 def test_a_judgement_without_its_group_is_shown_nowhere_and_pruned(apply, store):
     apply(report("orders", view=view()), partitions("orders"), partitions("gone"))
-    assert groups_of(store.lags.by_name(None, 100)) == groups_of(store.lags.worst_first(10, 100)) == ["orders"]
+    assert groups_of(store.lags.by_name([CLUSTER], 100)) == groups_of(store.lags.worst_first(10, 100)) == ["orders"]
     assert [total.groups for total in store.lags.totals()] == [1]
     store.prune(0)
     assert store.lags.of_group(CLUSTER, "gone") is None
@@ -110,9 +110,9 @@ def test_any_group_id_and_metadata_can_be_stored(apply, store, group):
 def test_reading_ends_at_the_bound_and_tells_how_many_groups_are_left(apply, store):
     names = [f"group-{number}" for number in range(5)]
     apply(*(report(name, view=view(name)) for name in names), *(partitions(name) for name in names))
-    some = store.lags.by_name(CLUSTER, 7)
+    some = store.lags.by_name([CLUSTER], 7)
     assert (groups_of(some), some.left_out) == (names[:3], 2)
-    assert groups_of(store.lags.by_name("elsewhere", 7)) == []
+    assert groups_of(store.lags.by_name(["elsewhere"], 7)) == []
     assert groups_of(store.lags.worst_first(2, 100)) == names[:2]
 
 

@@ -1,5 +1,7 @@
 """The schema: migrations and tables say the same, history stays quick, what is old goes without holding up `run`."""
 
+import os
+import socket
 import sqlite3
 import threading
 from contextlib import contextmanager
@@ -14,8 +16,9 @@ from sqlalchemy.exc import OperationalError
 from streaming.config import Settings, StoreSettings
 from streaming.doctor.check import Status
 from streaming.doctor.machine import check_store
-from streaming.store import Store, tables
+from streaming.store import Store, StoreError, tables
 from streaming.store import store as store_module
+from streaming.store.database import TIME_LIMITS, look
 from streaming.store.migrations import head, upgrade
 from tests.support.outputs import CLUSTER, START_MS, finding, report, view
 
@@ -27,6 +30,24 @@ def test_what_the_migrations_make_is_what_the_tables_say(url):
         assert context.get_current_revision() == head()
         assert compare_metadata(context, tables.metadata) == []
     store.close()
+
+
+def test_a_postgresql_that_vanishes_from_the_network_is_an_error_in_seconds(postgres_url):
+    """`serve` and `run` waited 15 minutes in a read, or two hours."""
+    store = Store.open(postgres_url + "?keepalives_idle=7")
+    with store.engine.connect() as connection:
+        number = os.dup(connection.connection.driver_connection.pgconn.socket)
+    with socket.socket(fileno=number) as connected:
+        options = (socket.TCP_USER_TIMEOUT, socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        assert [connected.getsockopt(socket.IPPROTO_TCP, option) for option in options] == [20_000, 7, 5, 3]
+    store.close()
+
+
+@pytest.mark.parametrize("opened", [Store.open, look])
+def test_a_postgresql_that_accepts_and_never_answers_is_an_error(opened, monkeypatch):
+    monkeypatch.setitem(TIME_LIMITS, "connect_timeout", 2)  # libpq's least
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(StoreError, match="timeout"):
+        opened(f"postgresql+psycopg://monitor@127.0.0.1:{silent.getsockname()[1]}/postgres")
 
 
 def test_a_database_of_the_first_schema_keeps_what_is_in_it(url):

@@ -15,10 +15,10 @@ from streaming.serve import missed
 from streaming.serve.health import Health
 from streaming.serve.leader import LEASE_S, TRUSTED_S, Leader
 from streaming.serve.maintenance import Maintenance
-from streaming.serve.notify import delivery_worker
-from streaming.serve.notify.base import Delivered, Rejected, Retry, retry_after_ms
+from streaming.serve.notify import dead_mans_switch, delivery_worker
+from streaming.serve.notify.base import LONGEST_PAUSE_MS, Delivered, Rejected, Retry, retry_after_ms
 from streaming.serve.notify.dead_mans_switch import DeadMansSwitch
-from streaming.serve.notify.delivery_worker import DeliveryWorker
+from streaming.serve.notify.delivery_worker import REMIND_MS, DeliveryWorker
 from streaming.serve.notify.message import MessageEnricher, complete
 from streaming.serve.notify.pagerduty import SUMMARY_CHARACTERS, PagerDuty, event
 from streaming.serve.notify.webhook import Webhook
@@ -31,7 +31,7 @@ from streaming.store.store import wall_ms
 from tests.streaming.serve import alertmanager as real
 from tests.streaming.serve.notify.test_notify import CLOSED, PAYLOAD, WRITTEN, alerts, deliver, totals  # noqa: F401
 from tests.support.outputs import CLUSTER, START_MS, ended, finding, progress, report, view
-from tests.support.waiting import await_true
+from tests.support.waiting import PATIENCE_S, await_true
 
 SEVERITIES = ("info", "warn", "page")
 
@@ -242,6 +242,62 @@ def test_a_broken_message_does_not_hold_up_its_batch(apply, deliver, alerts, sto
     await_true(lambda: totals(store)[1:] == (1, 4))
 
 
+class FailsOn:
+    """A receiver that answers 500 whenever a request holds the message about one group."""
+
+    name, severities, messages_at_once = "fails", SEVERITIES, 200
+
+    def __init__(self, group, *, forgets=False):
+        self.group, self.forgets, self.delivered = group, forgets, []
+
+    def send(self, payloads):
+        groups = [payload["incident"]["group"] for payload in payloads]
+        if self.group in groups:
+            return Retry("answered 500", after_ms=LONGEST_PAUSE_MS)
+        self.delivered += groups
+        return Delivered()
+
+
+class TestFailsOnOne:
+    """A receiver that fails on one message got nothing else ever after: that message was always the first to be due."""
+
+    @pytest.fixture
+    def worker(self, apply, store, monkeypatch):
+        now = [wall_ms()]
+        monkeypatch.setattr(delivery_worker, "wall_ms", lambda: now[0])
+        leader = Leader(store.engine)
+        leader.refresh()
+        made = DeliveryWorker(store, FailsOn("g0"), MessageEnricher(store.read, Serve()), leader, threading.Event())
+        made.now = now
+        apply(*(report(f"g{number}", finding(f"g{number}")) for number in range(5)))
+        store.outbox.fan_out({"fails": SEVERITIES})
+        return made
+
+    def test_the_others_are_delivered(self, worker, store):
+        worker._deliver_due()
+        worker.now[0] += LONGEST_PAUSE_MS
+        worker._deliver_due()
+        assert worker._receiver.delivered == []  # the one that failed may come first again, once
+        worker.now[0] += LONGEST_PAUSE_MS
+        worker._deliver_due()
+        assert sorted(worker._receiver.delivered) == ["g1", "g2", "g3", "g4"]
+        assert totals(store) == (1, 0, 4)
+
+    def test_a_new_message_goes_first(self, worker, apply, store):
+        worker._deliver_due()
+        apply(report("new", finding("new")))
+        store.outbox.fan_out({"fails": SEVERITIES})
+        worker.now[0] += LONGEST_PAUSE_MS
+        worker._deliver_due()
+        assert worker._receiver.delivered[0] == "new"
+
+    @pytest.mark.parametrize(("forgets", "pause_ms"), [(False, LONGEST_PAUSE_MS), (True, REMIND_MS)])
+    def test_a_receiver_that_forgets_pauses_no_longer_than_between_two_reminders(self, worker, forgets, pause_ms):
+        worker._receiver.forgets = forgets
+        worker._deliver_due()
+        assert worker._paused_until_ms - worker.now[0] == pause_ms
+
+
 class TestEnd:
     """A worker that is stopped, or whose `serve` no longer leads, sends nothing more: another one may send already."""
 
@@ -298,6 +354,11 @@ class TestPagerDuty:
         assert len(made["payload"]["source"]) <= 255
         assert len(str(made)) < 512_000
 
+    def test_a_label_hides_no_fact(self):
+        made = event(PAYLOAD | {"labels": {"cause": "a label", "team": "shop"}})
+        details = made["payload"]["custom_details"]
+        assert (details["cause"], details["team"]) == (PAYLOAD["incident"]["cause"], "shop")
+
     @pytest.mark.parametrize(
         ("status", "answer"), [(202, Delivered()), (400, Rejected("answered 400")), (429, Retry("answered 429"))]
     )
@@ -336,11 +397,11 @@ class TestHeartbeat:
         assert pulse.beat(wall_ms())
         assert peer.bodies[0]["monitor"] == "group-monitor"
 
-    def test_it_falls_silent_when_a_run_stands_still_or_none_ever_ran(self, apply, pulse, peer, clock):
+    def test_it_falls_silent_when_a_run_stands_still_or_none_ever_ran(self, apply, pulse, store, peer, clock):
         assert not pulse.beat(wall_ms())
         apply(progress())
         assert pulse.beat(wall_ms())
-        clock.now_s += 60
+        clock.watch(lambda: pulse._health.readiness(store.read.runs()), 60)  # as the maintenance thread does
         assert not pulse.beat(wall_ms())
         assert len(peer.bodies) == 1
 
@@ -350,6 +411,20 @@ class TestHeartbeat:
         monkeypatch.setattr(store.read, "runs", lambda: runs() if asked else asked.append(1) or 1 / 0)
         pulse._every_ms = 10
         pulse.start()
+        peer.wait_for(lambda peer: peer.bodies)
+        pulse._stop_event.set()
+        pulse.join()
+
+    def test_it_begins_as_soon_as_this_serve_leads(self, apply, pulse, peer, monkeypatch):
+        """The first heartbeat after a start was often lost, and the next came a minute later."""
+        apply(progress())
+        pulse._leader.resign()
+        looked, well = threading.Event(), pulse._health.readiness
+        monkeypatch.setattr(dead_mans_switch, "AGAIN_S", 0.01)
+        monkeypatch.setattr(pulse._health, "readiness", lambda runs: looked.set() or well(runs))
+        pulse.start()
+        assert looked.wait(PATIENCE_S)
+        pulse._leader.refresh()
         peer.wait_for(lambda peer: peer.bodies)
         pulse._stop_event.set()
         pulse.join()

@@ -362,8 +362,7 @@ class TestMonitorStalled:
     @staticmethod
     def stand_still(maintenance, clock):
         maintenance.work(wall_ms())
-        clock.now_s += 16
-        maintenance.work(wall_ms())
+        clock.watch(lambda: maintenance.work(wall_ms()), 16)
 
     def test_run_does_not_close_what_serve_opened(self, apply, store, maintenance, clock):
         apply(progress())
@@ -425,8 +424,7 @@ class TestMonitorStalled:
         apply(progress(), now_ms=START_MS)
         started = maintenance()
         started.work(wall_ms())
-        clock.now_s += 14
-        started.work(wall_ms())
+        clock.watch(lambda: started.work(wall_ms()), 14)
         assert store.read.incidents().total == 0
 
     def test_no_clock_that_is_set_makes_a_page(self, apply, store, maintenance, clock):
