@@ -169,7 +169,7 @@ class Admin:
         """Nothing is open."""
 
 
-def test_always_the_same_broker_tells_the_defaults_and_a_value_that_may_not_be_read_is_left_out(monkeypatch):
+def test_one_broker_tells_the_defaults_and_what_cannot_be_read_is_left_out(monkeypatch):
     monkeypatch.setattr(cluster_facts, "KafkaAdminClient", Admin)
     timeouts = read_session_timeouts({})
     assert (timeouts.consumer, timeouts.share) == ({"": 45_000, "slow": 50_000}, {})
