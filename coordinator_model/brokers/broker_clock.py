@@ -80,6 +80,12 @@ class BrokerClock:
     """By connection: how many probe numbers in a row share the newest instant, and the instant before that one."""
     answered_ms: int = 0
     """Its last answer about the shard, whatever that answer proves."""
+    behind_ms: int | None = None
+    """How far its newest line was behind this machine's clock when it was read; None: not known."""
+    quiet_since_ms: int = 0
+    """The coordinator's newest line as this broker's lines last showed it, see ``silence``."""
+    quiet_seen_ms: int = 0
+    """This broker's first line after that one, by its own clock."""
 
     def is_older_than_the_hole(self, connection: str) -> bool:
         """Tell whether a probe connection was there before the last hole: then its next probe shows what that was."""
@@ -193,11 +199,6 @@ class CoordinatorTracker:
         broker = getattr(event, "broker", None)
         return broker is not None and abs(self.apart_ms(broker)) > hold_ms
 
-    def now_ms(self, present_ms: int) -> int:
-        """Return the present by the coordinator's clock: the newest line of any broker, or ``present_ms`` if later."""
-        newest = (clock.line_ms - clock.stepped_ms for clock in self.brokers.values())
-        return max([present_ms, *newest]) + self.stepped_ms(self.coordinator or "")
-
     def restart_reading(self, broker: str, stepped_ms: int) -> None:
         """Note that a broker's clock has stepped, before anything is applied."""
         clock = self._clock(broker)
@@ -207,17 +208,22 @@ class CoordinatorTracker:
     def stepped(self, broker: str, to_ms: int) -> None:
         """Move a broker's clock to where it stepped. The jump is neither a hole nor a pause."""
         clock = self._clock(broker)
-        clock.line_ms, clock.refused_ms = to_ms, None
+        clock.line_ms, clock.refused_ms, clock.quiet_since_ms = to_ms, None, 0
         clock.probed_ms.clear()
         clock.silent_from_ms = clock.silent_to_ms = 0
         if broker == self.coordinator:
             self.floor_ms = 0
 
-    def read(self, broker: str, source: str, line_ms: int) -> None:
-        """Note that a line has been read, before anything is applied. The watermark is computed from this."""
+    def read(self, broker: str, source: str, line_ms: int, wall_ms: int | None = None) -> None:
+        """Note that a line has been read, before anything is applied. The watermark is computed from this.
+
+        ``wall_ms``: this machine's clock.
+        """
         clock = self._clock(broker)
         if line_ms > clock.read_ms.get(source, 0):
             clock.read_ms[source] = line_ms
+            if wall_ms is not None:
+                clock.behind_ms = wall_ms - max(clock.read_ms.values())
 
     def _clock(self, broker: str) -> BrokerClock:
         clock = self.brokers.get(broker)

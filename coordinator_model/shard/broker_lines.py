@@ -62,6 +62,8 @@ class BrokerLines:
         before_ms = self._clock.advance(event.broker, at_ms, thresholds)
         if event.broker == self._clock.coordinator:
             self._brokers.gap(before_ms, at_ms)
+        else:
+            self._brokers.peer(event.broker)
         if isinstance(event, CommitRefused | ClientSign):
             self._schedule.judge_due(self._clock.progress_ms)
             if isinstance(event, ClientSign) or event.broker == self._clock.coordinator:

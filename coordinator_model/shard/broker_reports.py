@@ -4,8 +4,10 @@
 """
 
 from coordinator_model.brokers.blindness import NO_LINES, NO_REQUEST_LOG
+from coordinator_model.brokers.broker_clock import BrokerClock
 from coordinator_model.brokers.coordinator_check import Proof
 from coordinator_model.brokers.line_clocks import Step
+from coordinator_model.brokers.silence import silence_by_peer_ms, silence_by_wall_ms
 from coordinator_model.events import LeaderNamed
 from coordinator_model.rules.broker_watch import UnloggedLeader
 from coordinator_model.rules.evaluate import evaluate_brokers
@@ -96,23 +98,36 @@ class BrokerReports:
         if self._memory.watch.stepped(step.broker, at_ms, step.total_ms, lasting=step.lasting):
             self.report([max(at_ms, self._memory.clock.progress_ms)])
 
-    def silence(self, wall_ms: int | None) -> None:
-        """Report that no line of the coordinator comes. Only a peer's lines or the wall clock show for how long.
+    def peer(self, broker: str) -> None:
+        """Report that no line of the coordinator comes, if the newest line of another broker shows it."""
+        coordinator, peer = self._awaited(), self._memory.clock.brokers[broker]
+        if coordinator is not None:
+            self._report_lasting(coordinator, silence_by_peer_ms(coordinator, peer))
 
-        A silence that only the wall clock shows is reported only if it lasts until the next batch.
-        """
-        memory = self._memory
-        clock = memory.clock.brokers.get(memory.clock.coordinator or "")
+    def silence(self, wall_ms: int | None) -> None:
+        """Report that no line of the coordinator comes, if this machine's clock shows it in two batches in a row."""
+        coordinator, memory = self._awaited(), self._memory
+        if coordinator is None or wall_ms is None:
+            return
+        silence_ms = silence_by_wall_ms(coordinator, wall_ms, memory.behind_ms or 0)
+        if silence_ms <= self._settings.thresholds.telemetry_stalled_ms:
+            return
+        if memory.watch.is_confirmed(coordinator.line_ms):
+            self._report_lasting(coordinator, silence_ms)
+
+    def _awaited(self) -> BrokerClock | None:
+        """Return the coordinator's clock; None: no line of it is missed, because none has to come."""
+        clock = self._memory.clock.brokers.get(self._memory.clock.coordinator or "")
         if clock is None or not self._groups.heartbeat_table.slots or clock.line_ms < self._settings.live_from_ms:
-            return
-        now_ms = memory.clock.now_ms(0 if wall_ms is None else wall_ms - (memory.behind_ms or 0))
-        limit_ms = clock.line_ms + self._settings.thresholds.telemetry_stalled_ms
-        if memory.clock.now_ms(0) <= limit_ms < now_ms and not memory.watch.is_confirmed(clock.line_ms):
-            return
-        instants = self._silent(clock.line_ms, now_ms - clock.line_ms)
+            return None
+        return clock
+
+    def _report_lasting(self, coordinator: BrokerClock, silence_ms: int) -> None:
+        """Report a silence of the coordinator that still lasts, if it is long enough."""
+        instants = self._silent(coordinator.line_ms, silence_ms)
         self._report_silence(instants)
         if instants:
-            self._report_blind(clock.line_ms, None, NO_LINES, memory.watch.silent_broker)
+            self._report_blind(coordinator.line_ms, None, NO_LINES, self._memory.watch.silent_broker)
 
     def expire(self, progress_ms: int) -> None:
         """Report the end of findings for which there has been no new sign for long enough."""
