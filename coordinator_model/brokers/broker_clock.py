@@ -83,9 +83,9 @@ class BrokerClock:
     behind_ms: int | None = None
     """How far its newest line was behind this machine's clock when it was read; None: not known."""
     quiet_since_ms: int = 0
-    """The coordinator's newest line as this broker's lines last showed it, see ``silence``."""
+    """Since when a line of the coordinator was awaited when this broker's newest line was applied, see ``silence``."""
     quiet_seen_ms: int = 0
-    """This broker's first line after that one, by its own clock."""
+    """This broker's first line since then, by its own clock."""
 
     def is_older_than_the_hole(self, connection: str) -> bool:
         """Tell whether a probe connection was there before the last hole: then its next probe shows what that was."""
@@ -137,6 +137,12 @@ class CoordinatorTracker:
         """The coordinator's newest applied line; 0 until a coordinator is known."""
         clock = self.brokers.get(self.coordinator or "")
         return max(clock.line_ms, self.floor_ms) if clock else self.floor_ms
+
+    @property
+    def awaited_since_ms(self) -> int:
+        """Since when a line of the coordinator is awaited: its newest line, or since when it coordinates if later."""
+        clock = self.brokers.get(self.coordinator or "")
+        return max(clock.line_ms if clock else 0, self.coordinator_since_ms)
 
     def recorded(self, record_ms: int, present_ms: int) -> None:
         """Move the time of a shard that is known from its records only. A future record moves it only a little."""

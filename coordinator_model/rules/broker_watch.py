@@ -52,7 +52,7 @@ class BrokerWatch:
 
     affected_members: list[AffectedMember] = field(default_factory=list)
     stalled_ms: int | None = None
-    """The last line before a silence."""
+    """When a silence began: the coordinator's last line, or when it became the coordinator."""
     refusals: RefusalSpell | None = None
     """The answers 14, 15 and 16 since the last other answer, see ``coordinator_unavailable``."""
     refused_joins: dict[str, RefusedClient] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class BrokerWatch:
     """The broker that ``stalled_ms`` is about."""
     unlogged: UnloggedLeader | None = None
     overdue_ms: int | None = None
-    """The last line before a silence that only this machine's clock shows, as the batch before saw it."""
+    """When a silence began that only this machine's clock shows, as the batch before saw it."""
 
     @property
     def blind(self) -> bool:
@@ -155,21 +155,21 @@ class BrokerWatch:
         self.affected_members.clear()
         return sorted([*instants, end_ms])
 
-    def silent(self, line_ms: int, silence_ms: int, thresholds: Thresholds) -> list[int]:
+    def silent(self, since_ms: int, silence_ms: int, thresholds: Thresholds) -> list[int]:
         """Note a silence of the coordinator that still lasts."""
         if self.stalled_ms is not None or silence_ms <= thresholds.telemetry_stalled_ms:
             return []
-        self.stalled_ms = line_ms
-        return [line_ms + thresholds.telemetry_stalled_ms]
+        self.stalled_ms = since_ms
+        return [since_ms + thresholds.telemetry_stalled_ms]
 
-    def is_confirmed(self, line_ms: int) -> bool:
+    def is_confirmed(self, since_ms: int) -> bool:
         """Tell whether the batch before has shown the same silence.
 
         One batch is not enough: if Spark starts a batch late, such as the first one, the wall clock is far ahead of
         what the batch has read.
         """
-        before_ms, self.overdue_ms = self.overdue_ms, line_ms
-        return before_ms == line_ms
+        before_ms, self.overdue_ms = self.overdue_ms, since_ms
+        return before_ms == since_ms
 
     def lines_resumed(self, line_ms: int) -> list[int]:
         """Note that lines of the coordinator have resumed."""

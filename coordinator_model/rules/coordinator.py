@@ -32,7 +32,7 @@ TELEMETRY_STALLED = Rule(
     severities=(Severity.PAGE,),
     evidence="observed",
     true_when="no line has come from a coordinator for `telemetry_stalled_ms`: its members cannot be judged",
-    clears="`telemetry-back`",
+    clears="`telemetry-back` (lines come again), `superseded` (another broker coordinates the groups)",
     thresholds=("telemetry_stalled_ms",),
     ends_as="telemetry-back",
 )
@@ -90,7 +90,7 @@ def _stalled(broker: str, stalled_ms: int, thresholds: Thresholds) -> Finding:
         cause=Cause.UNKNOWN,
         summary=f"no telemetry from {broker} for {limit_ms} ms: the members it coordinates cannot be judged",
         broker=broker,
-        detail={"last_line_ms": stalled_ms},
+        detail={"silent_since_ms": stalled_ms},
     )
 
 

@@ -176,8 +176,23 @@ def test_who_took_over_is_not_blamed_for_the_silence_of_the_one_before():
     told = [t for t in live.told if t[1] == "telemetry-stalled"]
     assert told == [
         ("opened", "telemetry-stalled", "broker-1", None),
-        ("closed", "telemetry-stalled", "broker-1", "telemetry-back"),
+        ("closed", "telemetry-stalled", "broker-1", "superseded"),
     ]
+
+
+def test_a_broker_that_coordinates_again_without_a_line_is_told_again():
+    """Broker-1's lines stop at 10 s and never come again. It loses the groups at 40 s and gets them back at 80 s."""
+    story = stable("m1", "m2").beats("m1", 1_000, 10_000).beats("m2", 1_000, 10_000).silent(10_000, 999_000)
+    story.brokers["broker-2"] = 0
+    story.leads(500, "broker-1", *range(5_000, 40_000, 5_000)).leads(40_000, "broker-2", *range(45_000, 80_000, 5_000))
+    for member in ("m1", "m2"):
+        story.beats(member, 41_000, 79_000, broker="broker-2")
+    told = story.leads(80_000, "broker-1", *range(85_000, 120_000, 5_000)).play(120_000)
+    assert told.facts("telemetry-stalled", "subject", "opened_ms", "at_ms") == [
+        ("broker-1", 10_000, 25_000),
+        ("broker-1", 80_000, 95_000),
+    ]
+    assert told.closed("telemetry-stalled") == [("superseded", 40_000)]
 
 
 @pytest.mark.parametrize("order", [("broker-1", "broker-2"), ("broker-2", "broker-1")])
