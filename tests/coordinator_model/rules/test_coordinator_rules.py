@@ -57,6 +57,29 @@ def test_an_expiry_long_after_a_pause_is_no_fault_of_it():
     assert pages(story.play(60_000)) == [("session-expired", "m2", "warn", "session-timeout")]
 
 
+@pytest.mark.parametrize("back_ms", [70_000, 999_000], ids=["it comes back", "it stays away"])
+def test_what_happens_while_nobody_probes_is_no_fault_of_a_broker(back_ms):
+    """`run` is down from 20 s on. Then there is a line every 3 s only, which looks like one pause after the other."""
+    story = stable("m1", "m2").silent(20_000, back_ms, restart=True)
+    story.beats("m1", 1_000, 49_000, every_ms=3_000).beats("m2", 1_000, 40_000, every_ms=3_000)
+    story.beat(52_000, "m1", error=27)
+    rebalance(story, 53_000, 2, "m1").beats("m1", 55_000, 90_000, generation=2, every_ms=3_000)
+    told = story.play(90_000)
+    assert pages(told) == [("session-expired", "m2", "warn", "session-timeout")]
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 46_000)]
+
+
+def test_a_pause_right_after_the_probe_came_back_is_one():
+    """While nobody probed, each gap looked like a pause, and the last one may still be open."""
+    story = stable("m1", "m2").silent(20_000, 50_000, restart=True)
+    story.beats("m1", 1_000, 55_000, every_ms=3_000).beats("m2", 1_000, 55_000, every_ms=3_000)
+    story.silent(55_500, 62_000).beats("m1", 62_050, 66_000, every_ms=1_000)
+    rebalance(story, 69_000, 2, "m1").beats("m1", 70_000, 90_000, generation=2)
+    opened = pages(story.play(90_000))
+    assert ("coordinator-paused", "broker-1", "page", "coordinator-pause") in opened
+    assert ("session-expired", "m2", "warn", "coordinator-pause") in opened
+
+
 def test_a_move_names_the_broker_that_took_over():
     story = stable("m1", "m2").beats("m1", 1_000, 5_000).beats("m2", 1_000, 5_000).silent(5_000, 99_000)
     story.brokers["broker-2"] = 0
