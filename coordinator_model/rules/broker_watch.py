@@ -4,6 +4,7 @@ The findings about brokers are made of this. Every method that changes a finding
 it.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -123,37 +124,38 @@ class BrokerWatch:
             self.refusals = None
         return instants
 
-    def attribute(self, findings: list[Finding], progress_ms: int, thresholds: Thresholds) -> list[int]:
+    def attribute(self, findings: list[Finding], progress_ms: int, thresholds: Thresholds) -> Iterator[int]:
         """Attribute lost sessions to the pause or move of the coordinator, so that they make one incident.
 
-        A finding may last for hours. Once its loss is so old that ``expire`` has ended the incident, it makes no other.
+        Yield the instants at which to report, each before the next change. A finding may last for hours. Once its loss
+        is so old that the incident has ended, it makes no other.
         """
-        instants = []
         for finding in findings:
             is_over = progress_ms >= finding.at_ms + thresholds.resolve_after_ms
             if finding.cause not in BLAMED or finding.deadline_ms is None or is_over:
                 continue
             told = (known for known in self.affected_members if abs(known.at_ms - finding.at_ms) < SAME_MEMBER_MS)
             if all((known.group, known.subject) != (finding.group, finding.subject) for known in told):
+                yield from self._end_losses(progress_ms, thresholds)
                 cause, broker = finding.cause.value, finding.broker
                 self.affected_members.append(
                     AffectedMember(cause, broker, finding.at_ms, finding.group, finding.subject)
                 )
-                instants.append(finding.at_ms)
-        return instants
+                yield finding.at_ms
+
+    def _end_losses(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
+        """End ``coordinator-paused`` once nobody has lost a session for ``resolve_after_ms``."""
+        last_ms = max((member.at_ms for member in self.affected_members), default=None)
+        if last_ms is None or progress_ms < last_ms + thresholds.resolve_after_ms:
+            return []
+        self.affected_members.clear()
+        return [last_ms + thresholds.resolve_after_ms]
 
     def expire(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
-        """End old findings: ``coordinator-paused`` once nobody has lost a session for ``resolve_after_ms``."""
-        instants = refused_unknown.expire(self.refused_joins, progress_ms) + self._forget_old_steps(
-            progress_ms, thresholds
-        )
-        if not self.affected_members:
-            return instants
-        end_ms = max(member.at_ms for member in self.affected_members) + thresholds.resolve_after_ms
-        if progress_ms < end_ms:
-            return instants
-        self.affected_members.clear()
-        return sorted([*instants, end_ms])
+        """End old findings."""
+        instants = refused_unknown.expire(self.refused_joins, progress_ms)
+        instants += self._forget_old_steps(progress_ms, thresholds)
+        return sorted(instants + self._end_losses(progress_ms, thresholds))
 
     def silent(self, since_ms: int, silence_ms: int, thresholds: Thresholds) -> list[int]:
         """Note a silence of the coordinator that still lasts."""

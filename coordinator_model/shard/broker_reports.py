@@ -3,6 +3,8 @@
 ``BrokerWatch`` remembers and decides. This module calls it at the right moments, and reports what has changed.
 """
 
+from collections.abc import Iterable
+
 from coordinator_model.brokers.blindness import NO_LINES, NO_REQUEST_LOG
 from coordinator_model.brokers.coordinator_check import Proof
 from coordinator_model.brokers.line_clocks import Step
@@ -19,7 +21,7 @@ class BrokerReports:
         self._groups = groups
         self._memory, self._settings = groups.memory, groups.settings
 
-    def report(self, instants: list[int], reason: str | None = None) -> None:
+    def report(self, instants: Iterable[int], reason: str | None = None) -> None:
         """Report the findings about brokers, and about clients without a group, at each of the instants.
 
         ``reason``: why findings have ended, if that is another reason than their rules' own.

@@ -2,7 +2,9 @@
 
 import pytest
 
+from coordinator_model.decode.cluster_row import read_cluster_row
 from coordinator_model.decode.parse import parse_row
+from coordinator_model.decode.source_row import CLUSTER
 from coordinator_model.group_report import read_outputs, reports_in
 from coordinator_model.incidents import Incident, Kind, diff
 from coordinator_model.shard.shard import Shard, ShardSettings
@@ -106,6 +108,42 @@ def test_a_pause_is_not_told_again_while_what_it_cost_stays_open():
     assert sorted(i.subject for i in live.open.values() if i.rule == "session-expired") == ["m1", "m2"]
 
 
+def two_pauses():
+    """Each costs a member its session. Between them, a minute passes without a loss."""
+    story = stable("m1", "m2", "m3", partitions=1).silent(10_000, 14_000).silent(200_000, 204_000)
+    story.beats("m1", 1_000, 10_000).beats("m2", 1_000, 9_000).beats("m3", 1_000, 10_000)
+    story.beats("m1", 14_100, 18_100).beats("m3", 14_100, 18_100)
+    rebalance(story, 19_000, 2, "m1", "m3")
+    story.beats("m1", 20_000, 200_000, generation=2).beats("m3", 20_000, 199_000, generation=2)
+    rebalance(story.beats("m1", 204_100, 208_100, generation=2), 209_000, 3, "m1")
+    return story.beats("m1", 210_000, 300_000, generation=3)
+
+
+def silent_until_moved():
+    """Broker-1's lines stop at 10 s, and metadata names another leader at 40 s. Only broker-2 goes on meanwhile."""
+    story = stable("m1", "m2").beats("m1", 1_000, 10_000).beats("m2", 1_000, 10_000).silent(10_000, 999_000)
+    story.brokers["broker-2"] = 0
+    story.leads(500, "broker-1", *range(5_000, 40_000, 5_000)).leads(40_000, "broker-2", *range(45_000, 80_000, 5_000))
+    for member in ("m1", "m2"):
+        story.beats(member, 41_000, 60_000, broker="broker-2")
+    return story
+
+
+@pytest.mark.parametrize(
+    ("story", "until_ms", "rule", "expected"),
+    [
+        (two_pauses, 300_000, "coordinator-paused", ["opened", "closed", "opened", "closed"]),
+        (silent_until_moved, 60_000, "telemetry-stalled", ["opened", "closed"]),
+    ],
+)
+def test_one_batch_tells_of_brokers_what_many_batches_tell(story, until_ms, rule, expected):
+    live = Live(story())
+    for at_ms in range(2_000, until_ms + 1, 2_000):
+        live.until(at_ms)
+    in_one = [t["transition"] for t in story().play(until_ms).transitions if t["rule"] == rule]
+    assert in_one == [step[0] for step in live.told if step[1] == rule] == expected
+
+
 # ------------------------------------------------------------------------------------------------ telemetry-stalled
 
 
@@ -134,7 +172,8 @@ class Live:
     def until(self, at_ms, wall_ms=None):
         """Feed what lies before an instant; the wall clock may be elsewhere."""
         rows = [r for r in self.story.source_rows(at_ms) if self.fed_ms < r.timestamp_ms - T0]
-        events = [event for row in rows for event in parse_row(row)]
+        named = [read_cluster_row(row.value).named(0) for row in rows if row.source == CLUSTER]
+        events = [event for row in rows if row.source != CLUSTER for event in parse_row(row)] + named
         self.fed_ms = at_ms
         wall = T0 + (at_ms if wall_ms is None else wall_ms)
         for number, shard in self.shards.items():
