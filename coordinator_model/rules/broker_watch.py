@@ -51,7 +51,8 @@ class UnloggedLeader(NamedTuple):
 class BrokerWatch:
     """What a shard has noticed about its coordinator, and about clients that belong to no known group."""
 
-    affected_members: list[AffectedMember] = field(default_factory=list)
+    affected_members: dict[tuple[str, str], AffectedMember] = field(default_factory=dict)
+    """By group and subject. Each evaluation of a group looks for its members here."""
     stalled_ms: int | None = None
     """When a silence began: the coordinator's last line, or when it became the coordinator."""
     refusals: RefusalSpell | None = None
@@ -130,22 +131,24 @@ class BrokerWatch:
         Yield the instants at which to report, each before the next change. A finding may last for hours. Once its loss
         is so old that the incident has ended, it makes no other.
         """
-        for finding in findings:
-            is_over = progress_ms >= finding.at_ms + thresholds.resolve_after_ms
-            if finding.cause not in BLAMED or finding.deadline_ms is None or is_over:
-                continue
-            told = (known for known in self.affected_members if abs(known.at_ms - finding.at_ms) < SAME_MEMBER_MS)
-            if all((known.group, known.subject) != (finding.group, finding.subject) for known in told):
-                yield from self._end_losses(progress_ms, thresholds)
-                cause, broker = finding.cause.value, finding.broker
-                self.affected_members.append(
-                    AffectedMember(cause, broker, finding.at_ms, finding.group, finding.subject)
-                )
-                yield finding.at_ms
+        recent_ms = progress_ms - thresholds.resolve_after_ms
+        blamed = (f for f in findings if f.cause in BLAMED and f.deadline_ms is not None and f.at_ms > recent_ms)
+        new = [finding for finding in blamed if self._is_new(finding)]
+        if new:
+            yield from self._end_losses(progress_ms, thresholds)
+            for loss in new:
+                key = (loss.group, loss.subject)
+                self.affected_members[key] = AffectedMember(loss.cause.value, loss.broker, loss.at_ms, *key)
+            yield max(loss.at_ms for loss in new)
+
+    def _is_new(self, loss: Finding) -> bool:
+        """Tell whether a lost session is not attributed yet."""
+        known = self.affected_members.get((loss.group, loss.subject))
+        return known is None or abs(known.at_ms - loss.at_ms) >= SAME_MEMBER_MS
 
     def _end_losses(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
         """End ``coordinator-paused`` once nobody has lost a session for ``resolve_after_ms``."""
-        last_ms = max((member.at_ms for member in self.affected_members), default=None)
+        last_ms = max((member.at_ms for member in self.affected_members.values()), default=None)
         if last_ms is None or progress_ms < last_ms + thresholds.resolve_after_ms:
             return []
         self.affected_members.clear()

@@ -42,7 +42,8 @@ MAX_NAMED = 64
 
 def paused(watch: "BrokerWatch", _broker: str, _thresholds: Thresholds) -> list[Finding]:
     """Return a finding for each broker whose pause or move made members lose their sessions."""
-    affected, brokers = watch.affected_members, sorted({member.broker for member in watch.affected_members})
+    affected = list(watch.affected_members.values())
+    brokers = sorted({member.broker for member in affected})
     return [_paused(broker, [member for member in affected if member.broker == broker]) for broker in brokers]
 
 

@@ -1,5 +1,7 @@
 """Findings about a broker: one page for what its pause or move has cost, one incident while its telemetry is silent."""
 
+import sys
+
 import pytest
 
 from coordinator_model.decode.cluster_row import read_cluster_row
@@ -7,7 +9,11 @@ from coordinator_model.decode.parse import parse_row
 from coordinator_model.decode.source_row import CLUSTER
 from coordinator_model.group_report import read_outputs, reports_in
 from coordinator_model.incidents import Incident, Kind, diff
+from coordinator_model.rules.broker_watch import BrokerWatch
+from coordinator_model.rules.findings import Finding
 from coordinator_model.shard.shard import Shard, ShardSettings
+from coordinator_model.states import Cause, Evidence, Severity
+from coordinator_model.thresholds import Thresholds
 from tests.support.story import T0, Story, Who, rebalance, stable
 
 
@@ -272,3 +278,29 @@ def test_a_takeover_in_the_middle_of_a_verdict_blames_nobody_for_silence(order):
     for at_ms in range(1_000, 60_001, 1_000):
         live.until(at_ms)
     assert ("opened", "telemetry-stalled", second, None) not in live.told
+
+
+def test_what_a_failover_has_cost_is_looked_up_not_searched():
+    """Each rejoin evaluates its group again: with 2,000 members that must not compare each loss with each other one."""
+    lost = [
+        Finding(
+            "session-expired", Severity.WARN, "g", f"m{n}", T0, T0, Evidence.OBSERVED, Cause.COORDINATOR_MOVED, "",
+            broker="broker-1", deadline_ms=T0,
+        )
+        for n in range(2_000)
+    ]  # fmt: skip
+    watch, looked = BrokerWatch(), 0
+
+    def count(frame, event, _):
+        nonlocal looked
+        looked += event == "call" and frame.f_code.co_filename.endswith("broker_watch.py")
+
+    assert list(watch.attribute(lost, T0, Thresholds())) == [T0]
+    assert len(watch.affected_members) == 2_000
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        assert list(watch.attribute(lost, T0, Thresholds())) == []
+    finally:
+        sys.setprofile(before)
+    assert looked < 10 * len(lost)
