@@ -125,11 +125,14 @@ class BrokerWatch:
             self.refusals = None
         return instants
 
-    def attribute(self, findings: list[Finding], progress_ms: int, thresholds: Thresholds) -> Iterator[int]:
+    def attribute(
+        self, findings: list[Finding], progress_ms: int, thresholds: Thresholds, unnamed: str = ""
+    ) -> Iterator[int]:
         """Attribute lost sessions to the pause or move of the coordinator, so that they make one incident.
 
         Yield the instants at which to report, each before the next change. A finding may last for hours. Once its loss
-        is so old that the incident has ended, it makes no other.
+        is so old that the incident has ended, it makes no other. ``unnamed``: what to call a broker whose lines do not
+        name it.
         """
         recent_ms = progress_ms - thresholds.resolve_after_ms
         blamed = (f for f in findings if f.cause in BLAMED and f.deadline_ms is not None and f.at_ms > recent_ms)
@@ -138,7 +141,7 @@ class BrokerWatch:
             yield from self._end_losses(progress_ms, thresholds)
             for loss in new:
                 key = (loss.group, loss.subject)
-                self.affected_members[key] = AffectedMember(loss.cause.value, loss.broker, loss.at_ms, *key)
+                self.affected_members[key] = AffectedMember(loss.cause.value, loss.broker or unnamed, loss.at_ms, *key)
             yield max(loss.at_ms for loss in new)
 
     def _is_new(self, loss: Finding) -> bool:

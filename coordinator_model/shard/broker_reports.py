@@ -11,6 +11,7 @@ from coordinator_model.brokers.line_clocks import Step
 from coordinator_model.brokers.silence import silence_by_peer_ms, silence_by_wall_ms
 from coordinator_model.rules.broker_watch import UnloggedLeader
 from coordinator_model.rules.evaluate import evaluate_brokers
+from coordinator_model.rules.findings import Finding
 from coordinator_model.shard.groups import Groups
 
 
@@ -30,6 +31,15 @@ class BrokerReports:
             coordinator = self._memory.clock.coordinator or ""
             findings = evaluate_brokers(self._memory.watch, coordinator, self._settings.thresholds)
             self._groups.outputs.report(at_ms, "", None, findings, holder=self._groups.key, reason=reason)
+
+    def attribute(self, findings: list[Finding], progress_ms: int) -> None:
+        """Report the sessions of a group that ended because its coordinator paused or moved.
+
+        A shipper may send the coordinator's own log without keys. Then a broker is named by what it leads.
+        """
+        unnamed = f"leader of __consumer_offsets-{self._groups.shard}"
+        watch, thresholds = self._memory.watch, self._settings.thresholds
+        self.report(watch.attribute(findings, progress_ms, thresholds, unnamed))
 
     def _report_silence(self, instants: list[int], reason: str | None = None) -> None:
         """Report that telemetry stopped or came back. All members of the shard become unknown, or known again."""

@@ -6,7 +6,7 @@ import pytest
 
 from coordinator_model.decode.cluster_row import read_cluster_row
 from coordinator_model.decode.parse import parse_row
-from coordinator_model.decode.source_row import CLUSTER
+from coordinator_model.decode.source_row import CLUSTER, TELEMETRY, SourceRow
 from coordinator_model.group_report import read_outputs, reports_in
 from coordinator_model.incidents import Incident, Kind, diff
 from coordinator_model.rules.broker_watch import BrokerWatch
@@ -112,6 +112,26 @@ def test_a_pause_is_not_told_again_while_what_it_cost_stays_open():
         live.until(at_ms)
     assert [step[0] for step in live.told if step[1] == "coordinator-paused"] == ["opened", "closed"]
     assert sorted(i.subject for i in live.open.values() if i.rule == "session-expired") == ["m1", "m2"]
+
+
+def test_a_broker_whose_log_has_no_key_is_named_by_what_it_leads():
+    """Only the coordinator's own log is shipped, and the shipper sends no keys."""
+    story = Story().record(1_000, 1, Who("a", partitions=(0,)), Who("b", partitions=(1,)))
+    story.brokers = {}
+    loaded = (
+        "Finished loading of metadata from __consumer_offsets-0 with epoch 1 in 5ms where 0ms was spent in the"
+        " scheduler. Loaded 3 records which total to 300 bytes."
+    )
+    lines = [(2_000, loaded), (8_000, "Member b in group orders has failed, removing it from the group.")]
+    for at_ms, text in lines:
+        value = f"[GroupCoordinator id=1 topic=__consumer_offsets partition=0] {text}".encode()
+        story.rows.append((at_ms, 1, SourceRow(TELEMETRY, "lines", 0, -1, T0 + at_ms, None, value)))
+    told = (
+        story.record(9_000, 2, Who("a", partitions=(0, 1))).record(30_000, 2, Who("a", partitions=(0, 1))).play(60_000)
+    )
+    [opened] = told.of("coordinator-paused")
+    assert opened["subject"] == "leader of __consumer_offsets-0"
+    assert opened["summary"].startswith("leader of __consumer_offsets-0 took over as coordinator")
 
 
 def two_pauses():
