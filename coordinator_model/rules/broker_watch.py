@@ -4,7 +4,7 @@ The findings about brokers are made of this. Every method that changes a finding
 it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from coordinator_model.rules import coordinator_unavailable, refused_unknown
 from coordinator_model.rules.coordinator_unavailable import RefusalSpell
 from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.refused_unknown import RefusedClient
-from coordinator_model.states import Cause
+from coordinator_model.states import Cause, Evidence
 from coordinator_model.thresholds import Thresholds
 
 BLAMED = (Cause.COORDINATOR_PAUSE, Cause.COORDINATOR_MOVED)
@@ -29,6 +29,8 @@ class AffectedMember(NamedTuple):
     at_ms: int
     group: str
     subject: str
+    evidence: str = Evidence.OBSERVED.value
+    """The value of an ``Evidence``: inferred as long as only a timer shows that the session ended."""
 
 
 class SteppedClock(NamedTuple):
@@ -141,13 +143,33 @@ class BrokerWatch:
             yield from self._end_losses(progress_ms, thresholds)
             for loss in new:
                 key = (loss.group, loss.subject)
-                self.affected_members[key] = AffectedMember(loss.cause.value, loss.broker or unnamed, loss.at_ms, *key)
+                self.affected_members[key] = AffectedMember(
+                    loss.cause.value, loss.broker or unnamed, loss.at_ms, *key, loss.evidence.value
+                )
             yield max(loss.at_ms for loss in new)
 
     def _is_new(self, loss: Finding) -> bool:
-        """Tell whether a lost session is not attributed yet."""
+        """Tell whether a lost session is not attributed yet, or was only inferred when it was."""
         known = self.affected_members.get((loss.group, loss.subject))
-        return known is None or abs(known.at_ms - loss.at_ms) >= SAME_MEMBER_MS
+        if known is None or abs(known.at_ms - loss.at_ms) >= SAME_MEMBER_MS:
+            return True
+        return known.evidence == Evidence.INFERRED and loss.evidence is Evidence.OBSERVED
+
+    def refute(self, group: str, heard_ms: Mapping[str, int], at_ms: int) -> list[int]:
+        """Take out the members that were heard since their sessions seemed to have ended.
+
+        ``heard_ms``: when each member of a group was last heard, by its subject.
+        """
+        alive = [
+            (group, subject)
+            for subject, last_ms in heard_ms.items()
+            if (known := self.affected_members.get((group, subject))) is not None
+            and known.evidence == Evidence.INFERRED
+            and last_ms > known.at_ms
+        ]
+        for key in alive:
+            del self.affected_members[key]
+        return [at_ms] if alive else []
 
     def _end_losses(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
         """End ``coordinator-paused`` once nobody has lost a session for ``resolve_after_ms``."""

@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 COORDINATOR_PAUSED = Rule(
     id="coordinator-paused",
     severities=(Severity.PAGE,),
-    evidence="observed",
+    evidence="observed; inferred as long as only a timer shows that one of the sessions ended",
     true_when=(
         "a coordinator paused, restarted or moved, and members lost their sessions within a session timeout after that"
     ),
-    clears="`recovered` (no member has lost a session by it for `resolve_after_ms`)",
+    clears=(
+        "`recovered` (no member has lost a session by it for `resolve_after_ms`), `refuted` (all of the members were"
+        " heard again: none had lost its session)"
+    ),
     thresholds=("progress_gap_ms", "resolve_after_ms"),
 )
 
@@ -59,6 +62,7 @@ def uncovered(watch: "BrokerWatch", _broker: str, _thresholds: Thresholds) -> li
 
 def _paused(broker: str, affected_members: "list[AffectedMember]") -> Finding:
     first = min(affected_members, key=lambda member: member.at_ms)
+    inferred = any(member.evidence == Evidence.INFERRED for member in affected_members)
     verb = "paused or restarted" if first.cause == Cause.COORDINATOR_PAUSE else "took over as coordinator"
     return Finding(
         rule=COORDINATOR_PAUSED.id,
@@ -67,7 +71,7 @@ def _paused(broker: str, affected_members: "list[AffectedMember]") -> Finding:
         subject=broker,
         opened_ms=first.at_ms,
         at_ms=first.at_ms,
-        evidence=Evidence.OBSERVED,
+        evidence=Evidence.INFERRED if inferred else Evidence.OBSERVED,
         cause=Cause(first.cause),
         summary=f"{broker} {verb}: {len(affected_members)} members lost their sessions within a session timeout of it",
         broker=broker,

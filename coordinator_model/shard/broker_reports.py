@@ -9,6 +9,7 @@ from coordinator_model.brokers.blindness import NO_LINES, NO_REQUEST_LOG
 from coordinator_model.brokers.coordinator_check import Proof
 from coordinator_model.brokers.line_clocks import Step
 from coordinator_model.brokers.silence import silence_by_peer_ms, silence_by_wall_ms
+from coordinator_model.replica.group import GroupReplica
 from coordinator_model.rules.broker_watch import UnloggedLeader
 from coordinator_model.rules.evaluate import evaluate_brokers
 from coordinator_model.rules.findings import Finding
@@ -32,13 +33,16 @@ class BrokerReports:
             findings = evaluate_brokers(self._memory.watch, coordinator, self._settings.thresholds)
             self._groups.outputs.report(at_ms, "", None, findings, holder=self._groups.key, reason=reason)
 
-    def attribute(self, findings: list[Finding], progress_ms: int) -> None:
-        """Report the sessions of a group that ended because its coordinator paused or moved.
+    def attribute(self, replica: GroupReplica, findings: list[Finding], progress_ms: int) -> None:
+        """Report the sessions of a group that ended because its coordinator paused or moved, and those that did not.
 
         A shipper may send the coordinator's own log without keys. Then a broker is named by what it leads.
         """
         unnamed = f"leader of __consumer_offsets-{self._groups.shard}"
         watch, thresholds = self._memory.watch, self._settings.thresholds
+        if watch.affected_members:
+            heard_ms = {member.subject: member.last_heartbeat_ms or 0 for member in replica.members.values()}
+            self.report(watch.refute(replica.group, heard_ms, progress_ms), "refuted")
         self.report(watch.attribute(findings, progress_ms, thresholds, unnamed))
 
     def _report_silence(self, instants: list[int], reason: str | None = None) -> None:

@@ -134,6 +134,30 @@ def test_a_broker_whose_log_has_no_key_is_named_by_what_it_leads():
     assert opened["summary"].startswith("leader of __consumer_offsets-0 took over as coordinator")
 
 
+def test_a_page_about_a_pause_says_what_is_only_inferred_and_is_refuted_with_it():
+    """M2 and m3 are silent after a pause, so their timers should have run out. Both are heard again, one by one."""
+    story = stable("m1", "m2", "m3").silent(5_000, 9_000).beats("m1", 1_000, 5_000).beats("m1", 9_050, 60_000)
+    story.beats("m2", 1_000, 5_000).beats("m2", 25_000, 60_000).beats("m3", 1_000, 5_000).beats("m3", 30_000, 60_000)
+    told = story.play(60_000)
+    assert [(t["subject"], t["severity"], t["evidence"]) for t in told.of("coordinator-paused")] == [
+        ("broker-1", "page", "inferred")
+    ]
+    assert told.closed("coordinator-paused") == [("refuted", 30_000)]
+
+
+def test_a_loss_that_is_inferred_first_is_observed_once_the_member_is_gone():
+    story = stable("m1", "m2").silent(5_000, 9_000).beats("m1", 1_000, 5_000).beats("m1", 9_050, 20_050)
+    rebalance(story.beats("m2", 1_000, 5_000), 21_000, 2, "m1").beats("m1", 22_000, 40_000, generation=2)
+    live = Live(story)
+
+    def evidence(at_ms):
+        return [each.evidence for each in live.until(at_ms).open.values() if each.rule == "coordinator-paused"]
+
+    assert evidence(5_000) == []
+    assert evidence(20_000) == ["inferred"]
+    assert evidence(40_000) == ["observed"]
+
+
 def two_pauses():
     """Each costs a member its session. Between them, a minute passes without a loss."""
     story = stable("m1", "m2", "m3", partitions=1).silent(10_000, 14_000).silent(200_000, 204_000)
