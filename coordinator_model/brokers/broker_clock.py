@@ -2,7 +2,9 @@
 
 Theory. A broker's *progress* is the instant of its newest line. If its lines are in several partitions, each partition
 has a newest line, and progress is the earliest of these. The probe makes a line every half second. So a hole of 2.5 s
-means that the broker paused or restarted, and a jump in the probe's numbers means that lines were lost.
+means that the broker paused or restarted, and a jump in the probe's numbers means that lines were lost. If no probe was
+heard just before the hole or just after it, as while ``run`` is down, perhaps nobody asked the broker anything. Then it
+may have paused, but it is not blamed for what happened.
 
 The coordinator of a shard is the broker that last gave an answer about one of its groups that only the coordinator
 gives (``coordinator_check``). A pause, a move or lost lines make a ``TimerReset``: the session timers restarted at an
@@ -80,6 +82,22 @@ class BrokerClock:
     """By connection: how many probe numbers in a row share the newest instant, and the instant before that one."""
     answered_ms: int = 0
     """Its last answer about the shard, whatever that answer proves."""
+    behind_ms: int | None = None
+    """How far its newest line was behind this machine's clock when it was read; None: not known."""
+    quiet_since_ms: int = 0
+    """Since when a line of the coordinator was awaited when this broker's newest line was applied, see ``silence``."""
+    quiet_seen_ms: int = 0
+    """This broker's first line since then, by its own clock."""
+
+    def was_probed_before(self, at_ms: int) -> bool:
+        """Tell whether a probe was heard just before an instant. Otherwise no other one had to come after it."""
+        return any(0 <= at_ms - heard_ms <= PROBE_DUE_MS for heard_ms in self.probed_ms.values())
+
+    @property
+    def was_probed_after_the_hole(self) -> bool:
+        """Whether a probe was heard after the last hole, or may still be."""
+        is_due = self.line_ms - self.silent_to_ms > PROBE_DUE_MS
+        return not is_due or max(self.probed_ms.values(), default=0) >= self.silent_to_ms
 
     def is_older_than_the_hole(self, connection: str) -> bool:
         """Tell whether a probe connection was there before the last hole: then its next probe shows what that was."""
@@ -132,6 +150,12 @@ class CoordinatorTracker:
         clock = self.brokers.get(self.coordinator or "")
         return max(clock.line_ms, self.floor_ms) if clock else self.floor_ms
 
+    @property
+    def awaited_since_ms(self) -> int:
+        """Since when a line of the coordinator is awaited: its newest line, or since when it coordinates if later."""
+        clock = self.brokers.get(self.coordinator or "")
+        return max(clock.line_ms if clock else 0, self.coordinator_since_ms)
+
     def recorded(self, record_ms: int, present_ms: int) -> None:
         """Move the time of a shard that is known from its records only. A future record moves it only a little."""
         self.record_ms = max(self.record_ms, min(record_ms, present_ms + RECORD_AHEAD_MS))
@@ -148,13 +172,13 @@ class CoordinatorTracker:
 
         The next probe on a connection from before the hole shows whether the broker paused, or answered requests whose
         lines are missing. One on a new connection does not: the probe may reconnect while the broker is paused. Nothing
-        is judged until then.
+        is judged until then, unless the probe had stopped before the hole.
         """
         clock = self.brokers.get(self.coordinator or "")
         if clock is None or not clock.silent_to_ms or clock.line_ms - clock.silent_to_ms > PROBE_DUE_MS:
             return False
         known_ms = [at_ms for name, at_ms in clock.probed_ms.items() if clock.is_older_than_the_hole(name)]
-        return bool(known_ms) and max(known_ms) < clock.silent_to_ms
+        return clock.silent_from_ms - PROBE_DUE_MS <= max(known_ms, default=0) < clock.silent_to_ms
 
     @property
     def _newest_reset(self) -> TimerReset | None:
@@ -193,11 +217,6 @@ class CoordinatorTracker:
         broker = getattr(event, "broker", None)
         return broker is not None and abs(self.apart_ms(broker)) > hold_ms
 
-    def now_ms(self, present_ms: int) -> int:
-        """Return the present by the coordinator's clock: the newest line of any broker, or ``present_ms`` if later."""
-        newest = (clock.line_ms - clock.stepped_ms for clock in self.brokers.values())
-        return max([present_ms, *newest]) + self.stepped_ms(self.coordinator or "")
-
     def restart_reading(self, broker: str, stepped_ms: int) -> None:
         """Note that a broker's clock has stepped, before anything is applied."""
         clock = self._clock(broker)
@@ -207,17 +226,22 @@ class CoordinatorTracker:
     def stepped(self, broker: str, to_ms: int) -> None:
         """Move a broker's clock to where it stepped. The jump is neither a hole nor a pause."""
         clock = self._clock(broker)
-        clock.line_ms, clock.refused_ms = to_ms, None
+        clock.line_ms, clock.refused_ms, clock.quiet_since_ms = to_ms, None, 0
         clock.probed_ms.clear()
         clock.silent_from_ms = clock.silent_to_ms = 0
         if broker == self.coordinator:
             self.floor_ms = 0
 
-    def read(self, broker: str, source: str, line_ms: int) -> None:
-        """Note that a line has been read, before anything is applied. The watermark is computed from this."""
+    def read(self, broker: str, source: str, line_ms: int, wall_ms: int | None = None) -> None:
+        """Note that a line has been read, before anything is applied. The watermark is computed from this.
+
+        ``wall_ms``: this machine's clock.
+        """
         clock = self._clock(broker)
         if line_ms > clock.read_ms.get(source, 0):
             clock.read_ms[source] = line_ms
+            if wall_ms is not None:
+                clock.behind_ms = wall_ms - max(clock.read_ms.values())
 
     def _clock(self, broker: str) -> BrokerClock:
         clock = self.brokers.get(broker)
@@ -234,11 +258,21 @@ class CoordinatorTracker:
         """
         clock = self._clock(broker)
         before_ms, clock.line_ms = clock.line_ms, max(clock.line_ms, line_ms)
+        if not clock.was_probed_after_the_hole:
+            self._blame_no_pause_of(broker, clock)
         if before_ms and line_ms - before_ms > thresholds.progress_gap_ms and line_ms > clock.lost_to_ms:
             clock.silent_from_ms, clock.silent_to_ms = before_ms, line_ms
             if broker == self.coordinator:
-                self._open(TimerReset(before_ms, None, Cause.COORDINATOR_PAUSE, broker))
+                probed = clock.was_probed_before(before_ms)
+                self._open(TimerReset(before_ms, None, Cause.COORDINATOR_PAUSE, broker, probed=probed))
         return before_ms
+
+    def _blame_no_pause_of(self, broker: str, clock: BrokerClock) -> None:
+        """Take back that a broker is to blame for its last hole: it was the probe that had stopped."""
+        for reset in self.timer_resets:
+            over = reset.high_ms is not None and reset.high_ms < clock.silent_to_ms
+            if reset.broker == broker and reset.low_ms <= clock.silent_from_ms and not (over or reset.is_move):
+                reset.probed = False
 
     def is_deposed(self, broker: str, line_ms: int, thresholds: Thresholds) -> bool:
         """Tell whether a broker answers as the coordinator although another broker has taken over.
@@ -520,6 +554,7 @@ class CoordinatorTracker:
             was = self.timer_resets.pop()
             new.word_ms = max(new.word_ms, was.word_ms)
             if new.cause is Cause.UNKNOWN or (new.cause is Cause.COORDINATOR_PAUSE and was.cause is not Cause.UNKNOWN):
+                was.probed = was.probed or (new.cause is Cause.COORDINATOR_PAUSE and new.probed)
                 new = was
             elif was.cause is Cause.UNKNOWN:
                 new.low_ms = was.low_ms

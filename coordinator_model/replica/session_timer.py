@@ -519,13 +519,15 @@ def lines_lost(member: Member, context: JudgementContext) -> bool:
 def blamed_reset(
     deadline_ms: int | None, timeout_ms: int | None, timer_resets: Iterable[TimerReset]
 ) -> TimerReset | None:
-    """Return the pause or move that is blamed for the end of a session: it was at most one session timeout earlier."""
+    """Return the pause or move that explains the end of a session: it was at most one session timeout earlier.
+
+    One that is surely the coordinator's comes first.
+    """
     if deadline_ms is None or timeout_ms is None:
         return None
+    explaining: list[TimerReset] = []
     for reset in timer_resets:
-        if reset.cause is Cause.UNKNOWN:
-            continue
         end_ms = reset.high_ms if reset.high_ms is not None else deadline_ms
-        if reset.low_ms <= deadline_ms <= end_ms + timeout_ms:
-            return reset
-    return None
+        if reset.cause is not Cause.UNKNOWN and reset.low_ms <= deadline_ms <= end_ms + timeout_ms:
+            explaining.append(reset)
+    return min(explaining, key=lambda reset: reset.blamed_cause is None, default=None)

@@ -4,6 +4,7 @@ The findings about brokers are made of this. Every method that changes a finding
 it.
 """
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,7 +13,7 @@ from coordinator_model.rules import coordinator_unavailable, refused_unknown
 from coordinator_model.rules.coordinator_unavailable import RefusalSpell
 from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.refused_unknown import RefusedClient
-from coordinator_model.states import Cause
+from coordinator_model.states import Cause, Evidence
 from coordinator_model.thresholds import Thresholds
 
 BLAMED = (Cause.COORDINATOR_PAUSE, Cause.COORDINATOR_MOVED)
@@ -28,6 +29,8 @@ class AffectedMember(NamedTuple):
     at_ms: int
     group: str
     subject: str
+    evidence: str = Evidence.OBSERVED.value
+    """The value of an ``Evidence``: inferred as long as only a timer shows that the session ended."""
 
 
 class SteppedClock(NamedTuple):
@@ -50,9 +53,10 @@ class UnloggedLeader(NamedTuple):
 class BrokerWatch:
     """What a shard has noticed about its coordinator, and about clients that belong to no known group."""
 
-    affected_members: list[AffectedMember] = field(default_factory=list)
+    affected_members: dict[tuple[str, str], AffectedMember] = field(default_factory=dict)
+    """By group and subject. Each evaluation of a group looks for its members here."""
     stalled_ms: int | None = None
-    """The last line before a silence."""
+    """When a silence began: the coordinator's last line, or when it became the coordinator."""
     refusals: RefusalSpell | None = None
     """The answers 14, 15 and 16 since the last other answer, see ``coordinator_unavailable``."""
     refused_joins: dict[str, RefusedClient] = field(default_factory=dict)
@@ -63,7 +67,7 @@ class BrokerWatch:
     """The broker that ``stalled_ms`` is about."""
     unlogged: UnloggedLeader | None = None
     overdue_ms: int | None = None
-    """The last line before a silence that only this machine's clock shows, as the batch before saw it."""
+    """When a silence began that only this machine's clock shows, as the batch before saw it."""
 
     @property
     def blind(self) -> bool:
@@ -123,53 +127,79 @@ class BrokerWatch:
             self.refusals = None
         return instants
 
-    def attribute(self, findings: list[Finding], progress_ms: int, thresholds: Thresholds) -> list[int]:
+    def attribute(
+        self, findings: list[Finding], progress_ms: int, thresholds: Thresholds, unnamed: str = ""
+    ) -> Iterator[int]:
         """Attribute lost sessions to the pause or move of the coordinator, so that they make one incident.
 
-        A finding may last for hours. Once its loss is so old that ``expire`` has ended the incident, it makes no other.
+        Yield the instants at which to report, each before the next change. A finding may last for hours. Once its loss
+        is so old that the incident has ended, it makes no other. ``unnamed``: what to call a broker whose lines do not
+        name it.
         """
-        instants = []
-        for finding in findings:
-            is_over = progress_ms >= finding.at_ms + thresholds.resolve_after_ms
-            if finding.cause not in BLAMED or finding.deadline_ms is None or is_over:
-                continue
-            told = (known for known in self.affected_members if abs(known.at_ms - finding.at_ms) < SAME_MEMBER_MS)
-            if all((known.group, known.subject) != (finding.group, finding.subject) for known in told):
-                cause, broker = finding.cause.value, finding.broker
-                self.affected_members.append(
-                    AffectedMember(cause, broker, finding.at_ms, finding.group, finding.subject)
+        recent_ms = progress_ms - thresholds.resolve_after_ms
+        blamed = (f for f in findings if f.cause in BLAMED and f.deadline_ms is not None and f.at_ms > recent_ms)
+        new = [finding for finding in blamed if self._is_new(finding)]
+        if new:
+            yield from self._end_losses(progress_ms, thresholds)
+            for loss in new:
+                key = (loss.group, loss.subject)
+                self.affected_members[key] = AffectedMember(
+                    loss.cause.value, loss.broker or unnamed, loss.at_ms, *key, loss.evidence.value
                 )
-                instants.append(finding.at_ms)
-        return instants
+            yield max(loss.at_ms for loss in new)
+
+    def _is_new(self, loss: Finding) -> bool:
+        """Tell whether a lost session is not attributed yet, or was only inferred when it was."""
+        known = self.affected_members.get((loss.group, loss.subject))
+        if known is None or abs(known.at_ms - loss.at_ms) >= SAME_MEMBER_MS:
+            return True
+        return known.evidence == Evidence.INFERRED and loss.evidence is Evidence.OBSERVED
+
+    def refute(self, group: str, heard_ms: Mapping[str, int], at_ms: int) -> list[int]:
+        """Take out the members that were heard since their sessions seemed to have ended.
+
+        ``heard_ms``: when each member of a group was last heard, by its subject.
+        """
+        alive = [
+            (group, subject)
+            for subject, last_ms in heard_ms.items()
+            if (known := self.affected_members.get((group, subject))) is not None
+            and known.evidence == Evidence.INFERRED
+            and last_ms > known.at_ms
+        ]
+        for key in alive:
+            del self.affected_members[key]
+        return [at_ms] if alive else []
+
+    def _end_losses(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
+        """End ``coordinator-paused`` once nobody has lost a session for ``resolve_after_ms``."""
+        last_ms = max((member.at_ms for member in self.affected_members.values()), default=None)
+        if last_ms is None or progress_ms < last_ms + thresholds.resolve_after_ms:
+            return []
+        self.affected_members.clear()
+        return [last_ms + thresholds.resolve_after_ms]
 
     def expire(self, progress_ms: int, thresholds: Thresholds) -> list[int]:
-        """End old findings: ``coordinator-paused`` once nobody has lost a session for ``resolve_after_ms``."""
-        instants = refused_unknown.expire(self.refused_joins, progress_ms) + self._forget_old_steps(
-            progress_ms, thresholds
-        )
-        if not self.affected_members:
-            return instants
-        end_ms = max(member.at_ms for member in self.affected_members) + thresholds.resolve_after_ms
-        if progress_ms < end_ms:
-            return instants
-        self.affected_members.clear()
-        return sorted([*instants, end_ms])
+        """End old findings."""
+        instants = refused_unknown.expire(self.refused_joins, progress_ms)
+        instants += self._forget_old_steps(progress_ms, thresholds)
+        return sorted(instants + self._end_losses(progress_ms, thresholds))
 
-    def silent(self, line_ms: int, silence_ms: int, thresholds: Thresholds) -> list[int]:
+    def silent(self, since_ms: int, silence_ms: int, thresholds: Thresholds) -> list[int]:
         """Note a silence of the coordinator that still lasts."""
         if self.stalled_ms is not None or silence_ms <= thresholds.telemetry_stalled_ms:
             return []
-        self.stalled_ms = line_ms
-        return [line_ms + thresholds.telemetry_stalled_ms]
+        self.stalled_ms = since_ms
+        return [since_ms + thresholds.telemetry_stalled_ms]
 
-    def is_confirmed(self, line_ms: int) -> bool:
+    def is_confirmed(self, since_ms: int) -> bool:
         """Tell whether the batch before has shown the same silence.
 
         One batch is not enough: if Spark starts a batch late, such as the first one, the wall clock is far ahead of
         what the batch has read.
         """
-        before_ms, self.overdue_ms = self.overdue_ms, line_ms
-        return before_ms == line_ms
+        before_ms, self.overdue_ms = self.overdue_ms, since_ms
+        return before_ms == since_ms
 
     def lines_resumed(self, line_ms: int) -> list[int]:
         """Note that lines of the coordinator have resumed."""

@@ -20,11 +20,14 @@ if TYPE_CHECKING:
 COORDINATOR_PAUSED = Rule(
     id="coordinator-paused",
     severities=(Severity.PAGE,),
-    evidence="observed",
+    evidence="observed; inferred as long as only a timer shows that one of the sessions ended",
     true_when=(
         "a coordinator paused, restarted or moved, and members lost their sessions within a session timeout after that"
     ),
-    clears="`recovered` (no member has lost a session by it for `resolve_after_ms`)",
+    clears=(
+        "`recovered` (no member has lost a session by it for `resolve_after_ms`), `refuted` (all of the members were"
+        " heard again: none had lost its session)"
+    ),
     thresholds=("progress_gap_ms", "resolve_after_ms"),
 )
 
@@ -33,7 +36,7 @@ TELEMETRY_STALLED = Rule(
     severities=(Severity.PAGE,),
     evidence="observed",
     true_when="no line has come from a coordinator for `telemetry_stalled_ms`: its members cannot be judged",
-    clears="`telemetry-back`",
+    clears="`telemetry-back` (lines come again), `superseded` (another broker coordinates the groups)",
     thresholds=("telemetry_stalled_ms",),
     ends_as="telemetry-back",
 )
@@ -43,7 +46,8 @@ MAX_NAMED = 64
 
 def paused(watch: "BrokerWatch", _broker: str, _thresholds: Thresholds) -> list[Finding]:
     """Return a finding for each broker whose pause or move made members lose their sessions."""
-    affected, brokers = watch.affected_members, sorted({member.broker for member in watch.affected_members})
+    affected = list(watch.affected_members.values())
+    brokers = sorted({member.broker for member in affected})
     return [_paused(broker, [member for member in affected if member.broker == broker]) for broker in brokers]
 
 
@@ -59,6 +63,7 @@ def uncovered(watch: "BrokerWatch", _broker: str, _thresholds: Thresholds) -> li
 
 def _paused(broker: str, affected_members: "list[AffectedMember]") -> Finding:
     first = min(affected_members, key=lambda member: member.at_ms)
+    inferred = any(member.evidence == Evidence.INFERRED for member in affected_members)
     verb = "paused or restarted" if first.cause == Cause.COORDINATOR_PAUSE else "took over as coordinator"
     return Finding(
         rule=COORDINATOR_PAUSED.id,
@@ -67,7 +72,7 @@ def _paused(broker: str, affected_members: "list[AffectedMember]") -> Finding:
         subject=broker,
         opened_ms=first.at_ms,
         at_ms=first.at_ms,
-        evidence=Evidence.OBSERVED,
+        evidence=Evidence.INFERRED if inferred else Evidence.OBSERVED,
         cause=Cause(first.cause),
         summary=f"{broker} {verb}, and removed {counted(len(affected_members), 'member')} within a session timeout"
         " after that",
@@ -92,7 +97,7 @@ def _stalled(broker: str, stalled_ms: int, thresholds: Thresholds) -> Finding:
         cause=Cause.UNKNOWN,
         summary=f"no telemetry from {broker} for {seconds(limit_ms)}: the members it coordinates cannot be judged",
         broker=broker,
-        detail={"last_line_ms": stalled_ms},
+        detail={"silent_since_ms": stalled_ms},
     )
 
 

@@ -37,13 +37,15 @@ class RefusalSpell(NamedTuple):
     """The last error."""
     reported: bool
     """Whether the finding is reported."""
+    last_broker: str = ""
+    """The broker that refused last, with ``error``; empty in the state of an older monitor."""
 
 
 def refused(spell: RefusalSpell | None, broker: str, error: int, at_ms: int, answered_ms: int) -> RefusalSpell:
     """Add a refusal to a spell. If another answer came since the spell began, begin a new one."""
     if spell is None or answered_ms > spell.first_ms:
-        return RefusalSpell(at_ms, at_ms, broker, error, reported=False)
-    return spell._replace(last_ms=max(spell.last_ms, at_ms), error=error)
+        return RefusalSpell(at_ms, at_ms, broker, error, reported=False, last_broker=broker)
+    return spell._replace(last_ms=max(spell.last_ms, at_ms), error=error, last_broker=broker)
 
 
 def lasts(spell: RefusalSpell, thresholds: Thresholds) -> bool:
@@ -57,12 +59,12 @@ def judge(watch: "BrokerWatch", _broker: str, thresholds: Thresholds) -> list[Fi
 
 
 def _finding(spell: RefusalSpell, thresholds: Thresholds) -> Finding:
-    first_ms, broker, error = spell.first_ms, spell.broker, spell.error
+    first_ms, error, broker = spell.first_ms, spell.error, spell.last_broker or spell.broker
     return Finding(
         rule=COORDINATOR_UNAVAILABLE.id,
         severity=COORDINATOR_UNAVAILABLE.severity,
         group="",
-        subject=broker,
+        subject=spell.broker,
         opened_ms=first_ms,
         at_ms=first_ms + thresholds.failover_ms,
         evidence=Evidence.OBSERVED,

@@ -456,7 +456,7 @@ def _expired(
         opened_ms=deadline_ms,
         at_ms=deadline_ms + context.thresholds.grace_ms,
         evidence=Evidence.INFERRED,
-        cause=blamed.cause if blamed else own_cause(member),
+        cause=(blamed and blamed.blamed_cause) or own_cause(member),
         summary=f"{name_of(member)} {_silent(replica, member)} for its session timeout of {seconds(timeout_ms)}",
         deadline_ms=deadline_ms,
         detail={"session_timeout_ms": timeout_ms, "last_heartbeat_ms": member.last_heartbeat_ms},

@@ -62,6 +62,8 @@ class BrokerLines:
         before_ms = self._clock.advance(event.broker, at_ms, thresholds)
         if event.broker == self._clock.coordinator:
             self._brokers.gap(before_ms, at_ms)
+        else:
+            self._brokers.peer(event.broker)
         if isinstance(event, CommitRefused | ClientSign):
             self._schedule.judge_due(self._clock.progress_ms)
             if isinstance(event, ClientSign) or event.broker == self._clock.coordinator:
@@ -97,15 +99,21 @@ class BrokerLines:
         loaded = proven is Proof.COORDINATES or self._clock.has_resigned()
         if self._clock.answered(event.broker, proven, at_ms, thresholds):
             self._schedule.look_again(at_ms)
-        if loaded and self._clock.coordinator != before:
-            # what was read before came from the deposed coordinator, unless it contradicted metadata
-            self._events.taken_over(at_ms, at_ms, claimed)
+        if self._clock.coordinator != before:
+            self._taken_over(at_ms, claimed, loaded=loaded)
         self._schedule.judge_due(self._clock.progress_ms)
         if isinstance(event, Heartbeat) and event.error in HEARD:
             self._schedule.prove(at_ms, event.arrival_ms)
             if self._fast_path.take(iter((fast_row(event),))):
                 return  # it was not on the fast path only because a verdict was due first
         self._events.apply(event)
+
+    def _taken_over(self, at_ms: int, claimed: tuple[str, int] | None, *, loaded: bool) -> None:
+        """Apply that another broker answers as the coordinator than before."""
+        self._brokers.taken_over(at_ms)
+        if loaded:
+            # what was read before came from the deposed coordinator, unless it contradicted metadata
+            self._events.taken_over(at_ms, at_ms, claimed)
 
     def _proof(self, event: Answer) -> Proof:
         """Return what an answer proves about its broker.
@@ -185,7 +193,7 @@ class BrokerLines:
             answered_ms, claimed = self._clock.last_answer_ms, self._claimed(leader)
             self._clock.follow(leader, self._groups.settings.thresholds)
             self._events.taken_over(answered_ms, event.order_ms, claimed)
-            self._brokers.moved(event)
+            self._brokers.named(event.order_ms)
             self._schedule.look_again(event.order_ms)
 
     def _claimed(self, broker: str) -> tuple[str, int] | None:

@@ -3,12 +3,16 @@
 ``BrokerWatch`` remembers and decides. This module calls it at the right moments, and reports what has changed.
 """
 
+from collections.abc import Iterable
+
 from coordinator_model.brokers.blindness import NO_LINES, NO_REQUEST_LOG
 from coordinator_model.brokers.coordinator_check import Proof
 from coordinator_model.brokers.line_clocks import Step
-from coordinator_model.events import LeaderNamed
+from coordinator_model.brokers.silence import silence_by_peer_ms, silence_by_wall_ms
+from coordinator_model.replica.group import GroupReplica
 from coordinator_model.rules.broker_watch import UnloggedLeader
 from coordinator_model.rules.evaluate import evaluate_brokers
+from coordinator_model.rules.findings import Finding
 from coordinator_model.shard.groups import Groups
 
 
@@ -19,23 +23,38 @@ class BrokerReports:
         self._groups = groups
         self._memory, self._settings = groups.memory, groups.settings
 
-    def report(self, instants: list[int]) -> None:
-        """Report the findings about brokers, and about clients without a group, at each of the instants."""
+    def report(self, instants: Iterable[int], reason: str | None = None) -> None:
+        """Report the findings about brokers, and about clients without a group, at each of the instants.
+
+        ``reason``: why findings have ended, if that is another reason than their rules' own.
+        """
         for at_ms in instants:
             coordinator = self._memory.clock.coordinator or ""
             findings = evaluate_brokers(self._memory.watch, coordinator, self._settings.thresholds)
-            self._groups.outputs.report(at_ms, "", None, findings, holder=self._groups.key)
+            self._groups.outputs.report(at_ms, "", None, findings, holder=self._groups.key, reason=reason)
 
-    def _report_silence(self, instants: list[int]) -> None:
+    def attribute(self, replica: GroupReplica, findings: list[Finding], progress_ms: int) -> None:
+        """Report the sessions of a group that ended because its coordinator paused or moved, and those that did not.
+
+        A shipper may send the coordinator's own log without keys. Then a broker is named by what it leads.
+        """
+        unnamed = f"leader of __consumer_offsets-{self._groups.shard}"
+        watch, thresholds = self._memory.watch, self._settings.thresholds
+        if watch.affected_members:
+            heard_ms = {member.subject: member.last_heartbeat_ms or 0 for member in replica.members.values()}
+            self.report(watch.refute(replica.group, heard_ms, progress_ms), "refuted")
+        self.report(watch.attribute(findings, progress_ms, thresholds, unnamed))
+
+    def _report_silence(self, instants: list[int], reason: str | None = None) -> None:
         """Report that telemetry stopped or came back. All members of the shard become unknown, or known again."""
-        self.report(instants)
+        self.report(instants, reason)
         if instants:
             self._groups.changed |= self._groups.heartbeat_table.slots.keys()
 
-    def _silent(self, line_ms: int, silence_ms: int) -> list[int]:
+    def _silent(self, since_ms: int, silence_ms: int) -> list[int]:
         """Note that the coordinator is silent, and which broker that is."""
         watch = self._memory.watch
-        instants = watch.silent(line_ms, silence_ms, self._settings.thresholds)
+        instants = watch.silent(since_ms, silence_ms, self._settings.thresholds)
         if instants:
             watch.silent_broker = self._memory.clock.coordinator or ""
         return instants
@@ -54,9 +73,9 @@ class BrokerReports:
 
         A shard without members misses no telemetry, and a shard without groups does not even receive every line.
         """
-        watch = self._memory.watch
-        if before_ms >= self._settings.live_from_ms and self._groups.heartbeat_table.slots:
-            self._report_silence(self._silent(before_ms, at_ms - before_ms))
+        watch, since_ms = self._memory.watch, max(before_ms, self._memory.clock.coordinator_since_ms)
+        if since_ms >= self._settings.live_from_ms and self._groups.heartbeat_table.slots:
+            self._report_silence(self._silent(since_ms, at_ms - since_ms))
         silent_from_ms = watch.stalled_ms
         instants = watch.lines_resumed(at_ms)
         self._report_silence(instants)
@@ -74,21 +93,28 @@ class BrokerReports:
             answered_ms = self._memory.clock.last_answer_ms
             self.report(watch.refused(broker, error, at_ms, answered_ms, thresholds))
 
-    def moved(self, event: LeaderNamed) -> None:
-        """Report that metadata names another leader, or one without a request log, and what that has ended."""
+    def named(self, at_ms: int) -> None:
+        """Report what has ended because metadata names another leader, and whether it is one without a request log."""
         clock = self._memory.clock
-        since_ms = clock.leadership.unlogged_ms
-        unlogged = UnloggedLeader(since_ms, event.node) if since_ms is not None and clock.coordinator is None else None
+        since_ms, node = clock.leadership.unlogged_ms, clock.leadership.node
+        self._moved(at_ms, UnloggedLeader(since_ms, node) if since_ms is not None and not clock.coordinator else None)
+
+    def taken_over(self, at_ms: int) -> None:
+        """Report what has ended because another broker answers as the coordinator."""
+        self._moved(at_ms, self._memory.watch.unlogged)
+
+    def _moved(self, at_ms: int, unlogged: UnloggedLeader | None) -> None:
         watch = self._memory.watch
         before, silent_from_ms = watch.unlogged, watch.stalled_ms
-        if event.order_ms >= self._settings.live_from_ms:
-            self._report_silence(watch.moved(event.order_ms, unlogged))
-            if silent_from_ms is not None:
-                self._report_blind(silent_from_ms, event.order_ms, NO_LINES, watch.silent_broker)
-            if before is not None and before != unlogged:
-                self._report_blind(before.since_ms, event.order_ms, NO_REQUEST_LOG, f"node {before.node}")
-            if unlogged is not None and before != unlogged:
-                self._report_blind(unlogged.since_ms, None, NO_REQUEST_LOG, f"node {unlogged.node}")
+        if at_ms < self._settings.live_from_ms:
+            return
+        self._report_silence(watch.moved(at_ms, unlogged), "superseded" if silent_from_ms is not None else None)
+        if silent_from_ms is not None:
+            self._report_blind(silent_from_ms, at_ms, NO_LINES, watch.silent_broker)
+        if before is not None and before != unlogged:
+            self._report_blind(before.since_ms, at_ms, NO_REQUEST_LOG, f"node {before.node}")
+        if unlogged is not None and before != unlogged:
+            self._report_blind(unlogged.since_ms, None, NO_REQUEST_LOG, f"node {unlogged.node}")
 
     def stepped(self, step: Step) -> None:
         """Report that a broker's clock stepped, perhaps back to the right time."""
@@ -96,23 +122,35 @@ class BrokerReports:
         if self._memory.watch.stepped(step.broker, at_ms, step.total_ms, lasting=step.lasting):
             self.report([max(at_ms, self._memory.clock.progress_ms)])
 
-    def silence(self, wall_ms: int | None) -> None:
-        """Report that no line of the coordinator comes. Only a peer's lines or the wall clock show for how long.
+    def peer(self, broker: str) -> None:
+        """Report that no line of the coordinator comes, if the newest line of another broker shows it."""
+        clock = self._memory.clock
+        if self._awaits_lines():
+            self._report_lasting(silence_by_peer_ms(clock.awaited_since_ms, clock.brokers[broker]))
 
-        A silence that only the wall clock shows is reported only if it lasts until the next batch.
-        """
-        memory = self._memory
-        clock = memory.clock.brokers.get(memory.clock.coordinator or "")
-        if clock is None or not self._groups.heartbeat_table.slots or clock.line_ms < self._settings.live_from_ms:
+    def silence(self, wall_ms: int | None) -> None:
+        """Report that no line of the coordinator comes, if this machine's clock shows it in two batches in a row."""
+        clock, watch = self._memory.clock, self._memory.watch
+        if wall_ms is None or not self._awaits_lines():
             return
-        now_ms = memory.clock.now_ms(0 if wall_ms is None else wall_ms - (memory.behind_ms or 0))
-        limit_ms = clock.line_ms + self._settings.thresholds.telemetry_stalled_ms
-        if memory.clock.now_ms(0) <= limit_ms < now_ms and not memory.watch.is_confirmed(clock.line_ms):
-            return
-        instants = self._silent(clock.line_ms, now_ms - clock.line_ms)
+        since_ms, coordinator = clock.awaited_since_ms, clock.brokers[clock.coordinator or ""]
+        silence_ms = silence_by_wall_ms(since_ms, coordinator, wall_ms, self._memory.behind_ms or 0)
+        if silence_ms > self._settings.thresholds.telemetry_stalled_ms and watch.is_confirmed(since_ms):
+            self._report_lasting(silence_ms)
+
+    def _awaits_lines(self) -> bool:
+        """Tell whether lines of the coordinator have to come."""
+        clock = self._memory.clock
+        heard = clock.coordinator in clock.brokers and clock.awaited_since_ms >= self._settings.live_from_ms
+        return heard and bool(self._groups.heartbeat_table.slots)
+
+    def _report_lasting(self, silence_ms: int) -> None:
+        """Report a silence of the coordinator that still lasts, if it is long enough."""
+        since_ms = self._memory.clock.awaited_since_ms
+        instants = self._silent(since_ms, silence_ms)
         self._report_silence(instants)
         if instants:
-            self._report_blind(clock.line_ms, None, NO_LINES, memory.watch.silent_broker)
+            self._report_blind(since_ms, None, NO_LINES, self._memory.watch.silent_broker)
 
     def expire(self, progress_ms: int) -> None:
         """Report the end of findings for which there has been no new sign for long enough."""

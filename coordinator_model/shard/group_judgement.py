@@ -56,9 +56,7 @@ class GroupJudgement:
             self._groups.changed.add(group)
         evaluation = evaluate(replica, context)
         findings = [f for f in evaluation.findings if f.at_ms >= self._groups.settings.live_from_ms]
-        self._brokers.report(
-            self._groups.memory.watch.attribute(findings, progress_ms, self._groups.settings.thresholds)
-        )
+        self._brokers.attribute(replica, findings, progress_ms)
         ended = {(f.rule, f.member_id) for f in evaluation.findings if f.closed_reason}
         if conclude(replica, _expired_ms(evaluation.findings), ended):
             self._groups.group_store.touch(group)

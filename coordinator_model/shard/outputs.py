@@ -41,8 +41,12 @@ class Outputs:
         *,
         deleted: bool = False,
         holder: str = "",
+        reason: str | None = None,
     ) -> None:
-        """Report all findings about a group at an instant. The empty group id stands for the brokers."""
+        """Report all findings about a group at an instant. The empty group id stands for the brokers.
+
+        ``reason``: why the findings about brokers have ended that are not reported any more; None: the rule's own.
+        """
         told = [{"cluster": self._cluster, **finding.as_dict()} for finding in findings]
         report = GroupReport(
             cluster=self._cluster,
@@ -54,6 +58,7 @@ class Outputs:
             findings=told,
             deleted=deleted,
             holder=holder,
+            reason=reason,
         )
         self.listed.append(report.as_output())
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, field, fields
+from itertools import starmap
 from typing import Any, NamedTuple, get_args
 
 from coordinator_model.brokers.blindness import BlindWindow
@@ -22,7 +23,7 @@ from coordinator_model.shard.rebase import rebased
 from coordinator_model.shard.snapshot import dump_commit_rows, dump_memory, load_commit_rows, load_memory
 from coordinator_model.states import Cause
 
-_WATCH_FIELDS = [f.name for f in fields(BrokerWatch)]
+_WATCH_FIELDS = [f.name for f in fields(BrokerWatch) if f.name != "affected_members"]
 _COORDINATORS_TIME = (
     "clock", "leadership", "listeners", "former", "restarts", "blind", "watch", "reported", "deleted", "viewed_ms",
 )  # fmt: skip
@@ -104,7 +105,7 @@ class ShardMemory:
             "restarts": [list(astuple(reset)) for reset in clock.timer_resets],
             "former": list(astuple(clock.former)),
             "blind": [[w.broker, w.from_ms, w.until_ms, w.why] for w in clock.blind],
-            "watch": [getattr(self.watch, name) for name in _WATCH_FIELDS],
+            "watch": _from_watch(self.watch),
             "held": _from_events(self.held),
             "held_heartbeats": self.held_heartbeats.as_list(),
             "reported": self.reported,
@@ -172,10 +173,14 @@ def _to_former(answered_ms: Any, superseded_ms: Any, announced: Any = ()) -> For
     return FormerCoordinators(answered_ms, superseded_ms, told)
 
 
+def _from_watch(watch: BrokerWatch) -> list[Any]:
+    return [list(watch.affected_members.values()), *(getattr(watch, name) for name in _WATCH_FIELDS)]
+
+
 def _to_watch(values: list[Any]) -> BrokerWatch:
     affected, stalled_ms, refusals, refused, clocks, silent_broker, unlogged, overdue_ms = values
     return BrokerWatch(
-        affected_members=[AffectedMember(*each) for each in affected],
+        affected_members={(member.group, member.subject): member for member in starmap(AffectedMember, affected)},
         stalled_ms=stalled_ms,
         refusals=refusals and RefusalSpell(*refusals),
         refused_joins={key: RefusedClient(*client) for key, client in refused.items()},

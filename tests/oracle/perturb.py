@@ -156,6 +156,21 @@ def without_probe(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
             yield Arrival(row.timestamp_ms, row)
 
 
+def probe_away(for_ms: int) -> Perturbation:
+    """Let nobody probe for a while, as while `run` is down. Then the probe has another connection."""
+
+    def perturb(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
+        begins_ms = _within(rows, chance)
+        for row in rows:
+            if PROBE not in (row.value or b"") or row.timestamp_ms < begins_ms:
+                yield Arrival(row.timestamp_ms, row)
+            elif row.timestamp_ms >= begins_ms + for_ms:
+                port = re.sub(CONNECTION, lambda told: told[0].replace(told["client"], b"59999"), row.value or b"")
+                yield Arrival(row.timestamp_ms, row._replace(value=port))
+
+    return perturb
+
+
 def sent_again(after_ms: int, window_ms: int = 30_000) -> Perturbation:
     """Send the lines of 30 s again some time later, with new offsets, as a shipper does that restarts."""
 

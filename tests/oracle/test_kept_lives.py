@@ -2,8 +2,11 @@
 
 import pytest
 
-from tests.oracle.judge import judge
+from tests.oracle.judge import judge, settings_of
 from tests.oracle.kept import FOLDER, load
+from tests.oracle.monitor import Monitor
+from tests.oracle.perturb import arrivals, probe_away
+from tests.oracle.truth import BATCH_MS
 
 KEPT = sorted(FOLDER.glob("*.jsonl.gz"))
 
@@ -25,3 +28,21 @@ def test_the_monitor_agrees_with_the_coordinator_on(path):
     listed = LISTED.get(path.name.partition(".")[0])
     assert judgement.listed.keys() <= {"a cause that depends on when a coordinator loaded", listed}
     assert judgement.compared["session-expired"] + judgement.compared["rebalance-timeout"] > 0
+
+
+def test_no_broker_is_blamed_for_what_happens_while_nobody_probes():
+    """Heartbeats come seconds apart, so while `run` is down a broker seems to stand still again and again."""
+    told = []
+    lives = [life for life in map(load, KEPT) if "+" not in life.plan.kind]
+    for life in lives:
+        monitor, batch, until_ms = Monitor(settings_of(life)), [], 0
+        for at_ms, row in arrivals(life.rows, probe_away(60_000), life.plan.kind):
+            if at_ms > until_ms:
+                monitor.read(batch)
+                batch, until_ms = [], at_ms + BATCH_MS
+            batch.append(row)
+        monitor.read(batch, final=True)
+        told += monitor.incidents()
+    assert len(lives) >= 5
+    assert len([line for line in told if line["rule"] == "session-expired"]) > 5
+    assert [line["summary"] for line in told if line["rule"] == "coordinator-paused"] == []

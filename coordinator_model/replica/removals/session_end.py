@@ -95,7 +95,8 @@ def _expired(case: Case, end_ms: int, restarted_ms: int | None) -> SessionExpire
     """
     timeout_ms, reset = session_timeout_ms(case.member, case.context), case.session_reset
     blamed = reset if reset is not None and reset.cause is not Cause.UNKNOWN else None
-    blamed = blamed or blamed_reset(end_ms, timeout_ms, case.context.timer_resets)
+    if blamed is None or blamed.blamed_cause is None:
+        blamed = blamed_reset(end_ms, timeout_ms, case.context.timer_resets) or blamed
     from_ms, until_ms = deadline_interval_ms(case.departure, end_ms, blamed, case.context)
     other_ms = end_ms if restarted_ms is None or not case.together.once(may_have_restarted) else restarted_ms
     if from_ms is None and abs(other_ms - end_ms) > case.context.thresholds.grace_ms:
@@ -103,10 +104,11 @@ def _expired(case: Case, end_ms: int, restarted_ms: int | None) -> SessionExpire
     reported_ms = case.member.verdict_ms
     if reported_ms is not None and (from_ms or end_ms) <= reported_ms <= (until_ms or end_ms):
         end_ms = reported_ms
+    cause = None if blamed is None else blamed.blamed_cause
     return SessionExpired(
         deadline_ms=end_ms,
-        cause=own_cause(case.member) if blamed is None else blamed.cause,
-        timer_reset_ms=None if blamed is None else blamed.low_ms,
+        cause=cause or own_cause(case.member),
+        timer_reset_ms=blamed.low_ms if blamed and cause else None,
         deadline_from_ms=from_ms,
         deadline_until_ms=until_ms,
     )

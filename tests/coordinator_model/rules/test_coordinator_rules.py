@@ -1,11 +1,19 @@
 """Findings about a broker: one page for what its pause or move has cost, one incident while its telemetry is silent."""
 
+import sys
+
 import pytest
 
+from coordinator_model.decode.cluster_row import read_cluster_row
 from coordinator_model.decode.parse import parse_row
+from coordinator_model.decode.source_row import CLUSTER, TELEMETRY, SourceRow
 from coordinator_model.group_report import read_outputs, reports_in
 from coordinator_model.incidents import Incident, Kind, diff
+from coordinator_model.rules.broker_watch import BrokerWatch
+from coordinator_model.rules.findings import Finding
 from coordinator_model.shard.shard import Shard, ShardSettings
+from coordinator_model.states import Cause, Evidence, Severity
+from coordinator_model.thresholds import Thresholds
 from tests.support.story import T0, Story, Who, rebalance, stable
 
 
@@ -57,6 +65,29 @@ def test_an_expiry_long_after_a_pause_is_no_fault_of_it():
     assert pages(story.play(60_000)) == [("session-expired", "m2", "warn", "session-timeout")]
 
 
+@pytest.mark.parametrize("back_ms", [70_000, 999_000], ids=["it comes back", "it stays away"])
+def test_what_happens_while_nobody_probes_is_no_fault_of_a_broker(back_ms):
+    """`run` is down from 20 s on. Then there is a line every 3 s only, which looks like one pause after the other."""
+    story = stable("m1", "m2").silent(20_000, back_ms, restart=True)
+    story.beats("m1", 1_000, 49_000, every_ms=3_000).beats("m2", 1_000, 40_000, every_ms=3_000)
+    story.beat(52_000, "m1", error=27)
+    rebalance(story, 53_000, 2, "m1").beats("m1", 55_000, 90_000, generation=2, every_ms=3_000)
+    told = story.play(90_000)
+    assert pages(told) == [("session-expired", "m2", "warn", "session-timeout")]
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 46_000)]
+
+
+def test_a_pause_right_after_the_probe_came_back_is_one():
+    """While nobody probed, each gap looked like a pause, and the last one may still be open."""
+    story = stable("m1", "m2").silent(20_000, 50_000, restart=True)
+    story.beats("m1", 1_000, 55_000, every_ms=3_000).beats("m2", 1_000, 55_000, every_ms=3_000)
+    story.silent(55_500, 62_000).beats("m1", 62_050, 66_000, every_ms=1_000)
+    rebalance(story, 69_000, 2, "m1").beats("m1", 70_000, 90_000, generation=2)
+    opened = pages(story.play(90_000))
+    assert ("coordinator-paused", "broker-1", "page", "coordinator-pause") in opened
+    assert ("session-expired", "m2", "warn", "coordinator-pause") in opened
+
+
 def test_a_move_names_the_broker_that_took_over():
     story = stable("m1", "m2").beats("m1", 1_000, 5_000).beats("m2", 1_000, 5_000).silent(5_000, 99_000)
     story.brokers["broker-2"] = 0
@@ -87,6 +118,86 @@ def test_a_pause_is_not_told_again_while_what_it_cost_stays_open():
     assert sorted(i.subject for i in live.open.values() if i.rule == "session-expired") == ["m1", "m2"]
 
 
+def test_a_broker_whose_log_has_no_key_is_named_by_what_it_leads():
+    """Only the coordinator's own log is shipped, and the shipper sends no keys."""
+    story = Story().record(1_000, 1, Who("a", partitions=(0,)), Who("b", partitions=(1,)))
+    story.brokers = {}
+    loaded = (
+        "Finished loading of metadata from __consumer_offsets-0 with epoch 1 in 5ms where 0ms was spent in the"
+        " scheduler. Loaded 3 records which total to 300 bytes."
+    )
+    lines = [(2_000, loaded), (8_000, "Member b in group orders has failed, removing it from the group.")]
+    for at_ms, text in lines:
+        value = f"[GroupCoordinator id=1 topic=__consumer_offsets partition=0] {text}".encode()
+        story.rows.append((at_ms, 1, SourceRow(TELEMETRY, "lines", 0, -1, T0 + at_ms, None, value)))
+    told = (
+        story.record(9_000, 2, Who("a", partitions=(0, 1))).record(30_000, 2, Who("a", partitions=(0, 1))).play(60_000)
+    )
+    [opened] = told.of("coordinator-paused")
+    assert opened["subject"] == "leader of __consumer_offsets-0"
+    assert opened["summary"].startswith("leader of __consumer_offsets-0 took over as coordinator")
+
+
+def test_a_page_about_a_pause_says_what_is_only_inferred_and_is_refuted_with_it():
+    """M2 and m3 are silent after a pause, so their timers should have run out. Both are heard again, one by one."""
+    story = stable("m1", "m2", "m3").silent(5_000, 9_000).beats("m1", 1_000, 5_000).beats("m1", 9_050, 60_000)
+    story.beats("m2", 1_000, 5_000).beats("m2", 25_000, 60_000).beats("m3", 1_000, 5_000).beats("m3", 30_000, 60_000)
+    told = story.play(60_000)
+    assert [(t["subject"], t["severity"], t["evidence"]) for t in told.of("coordinator-paused")] == [
+        ("broker-1", "page", "inferred")
+    ]
+    assert told.closed("coordinator-paused") == [("refuted", 30_000)]
+
+
+def test_a_loss_that_is_inferred_first_is_observed_once_the_member_is_gone():
+    story = stable("m1", "m2").silent(5_000, 9_000).beats("m1", 1_000, 5_000).beats("m1", 9_050, 20_050)
+    rebalance(story.beats("m2", 1_000, 5_000), 21_000, 2, "m1").beats("m1", 22_000, 40_000, generation=2)
+    live = Live(story)
+
+    def evidence(at_ms):
+        return [each.evidence for each in live.until(at_ms).open.values() if each.rule == "coordinator-paused"]
+
+    assert evidence(5_000) == []
+    assert evidence(20_000) == ["inferred"]
+    assert evidence(40_000) == ["observed"]
+
+
+def two_pauses():
+    """Each costs a member its session. Between them, a minute passes without a loss."""
+    story = stable("m1", "m2", "m3", partitions=1).silent(10_000, 14_000).silent(200_000, 204_000)
+    story.beats("m1", 1_000, 10_000).beats("m2", 1_000, 9_000).beats("m3", 1_000, 10_000)
+    story.beats("m1", 14_100, 18_100).beats("m3", 14_100, 18_100)
+    rebalance(story, 19_000, 2, "m1", "m3")
+    story.beats("m1", 20_000, 200_000, generation=2).beats("m3", 20_000, 199_000, generation=2)
+    rebalance(story.beats("m1", 204_100, 208_100, generation=2), 209_000, 3, "m1")
+    return story.beats("m1", 210_000, 300_000, generation=3)
+
+
+def silent_until_moved():
+    """Broker-1's lines stop at 10 s, and metadata names another leader at 40 s. Only broker-2 goes on meanwhile."""
+    story = stable("m1", "m2").beats("m1", 1_000, 10_000).beats("m2", 1_000, 10_000).silent(10_000, 999_000)
+    story.brokers["broker-2"] = 0
+    story.leads(500, "broker-1", *range(5_000, 40_000, 5_000)).leads(40_000, "broker-2", *range(45_000, 80_000, 5_000))
+    for member in ("m1", "m2"):
+        story.beats(member, 41_000, 60_000, broker="broker-2")
+    return story
+
+
+@pytest.mark.parametrize(
+    ("story", "until_ms", "rule", "expected"),
+    [
+        (two_pauses, 300_000, "coordinator-paused", ["opened", "closed", "opened", "closed"]),
+        (silent_until_moved, 60_000, "telemetry-stalled", ["opened", "closed"]),
+    ],
+)
+def test_one_batch_tells_of_brokers_what_many_batches_tell(story, until_ms, rule, expected):
+    live = Live(story())
+    for at_ms in range(2_000, until_ms + 1, 2_000):
+        live.until(at_ms)
+    in_one = [t["transition"] for t in story().play(until_ms).transitions if t["rule"] == rule]
+    assert in_one == [step[0] for step in live.told if step[1] == rule] == expected
+
+
 # ------------------------------------------------------------------------------------------------ telemetry-stalled
 
 
@@ -115,7 +226,8 @@ class Live:
     def until(self, at_ms, wall_ms=None):
         """Feed what lies before an instant; the wall clock may be elsewhere."""
         rows = [r for r in self.story.source_rows(at_ms) if self.fed_ms < r.timestamp_ms - T0]
-        events = [event for row in rows for event in parse_row(row)]
+        named = [read_cluster_row(row.value).named(0) for row in rows if row.source == CLUSTER]
+        events = [event for row in rows if row.source != CLUSTER for event in parse_row(row)] + named
         self.fed_ms = at_ms
         wall = T0 + (at_ms if wall_ms is None else wall_ms)
         for number, shard in self.shards.items():
@@ -180,8 +292,23 @@ def test_who_took_over_is_not_blamed_for_the_silence_of_the_one_before():
     told = [t for t in live.told if t[1] == "telemetry-stalled"]
     assert told == [
         ("opened", "telemetry-stalled", "broker-1", None),
-        ("closed", "telemetry-stalled", "broker-1", "telemetry-back"),
+        ("closed", "telemetry-stalled", "broker-1", "superseded"),
     ]
+
+
+def test_a_broker_that_coordinates_again_without_a_line_is_told_again():
+    """Broker-1's lines stop at 10 s and never come again. It loses the groups at 40 s and gets them back at 80 s."""
+    story = stable("m1", "m2").beats("m1", 1_000, 10_000).beats("m2", 1_000, 10_000).silent(10_000, 999_000)
+    story.brokers["broker-2"] = 0
+    story.leads(500, "broker-1", *range(5_000, 40_000, 5_000)).leads(40_000, "broker-2", *range(45_000, 80_000, 5_000))
+    for member in ("m1", "m2"):
+        story.beats(member, 41_000, 79_000, broker="broker-2")
+    told = story.leads(80_000, "broker-1", *range(85_000, 120_000, 5_000)).play(120_000)
+    assert told.facts("telemetry-stalled", "subject", "opened_ms", "at_ms") == [
+        ("broker-1", 10_000, 25_000),
+        ("broker-1", 80_000, 95_000),
+    ]
+    assert told.closed("telemetry-stalled") == [("superseded", 40_000)]
 
 
 @pytest.mark.parametrize("order", [("broker-1", "broker-2"), ("broker-2", "broker-1")])
@@ -199,3 +326,29 @@ def test_a_takeover_in_the_middle_of_a_verdict_blames_nobody_for_silence(order):
     for at_ms in range(1_000, 60_001, 1_000):
         live.until(at_ms)
     assert ("opened", "telemetry-stalled", second, None) not in live.told
+
+
+def test_what_a_failover_has_cost_is_looked_up_not_searched():
+    """Each rejoin evaluates its group again: with 2,000 members that must not compare each loss with each other one."""
+    lost = [
+        Finding(
+            "session-expired", Severity.WARN, "g", f"m{n}", T0, T0, Evidence.OBSERVED, Cause.COORDINATOR_MOVED, "",
+            broker="broker-1", deadline_ms=T0,
+        )
+        for n in range(2_000)
+    ]  # fmt: skip
+    watch, looked = BrokerWatch(), 0
+
+    def count(frame, event, _):
+        nonlocal looked
+        looked += event == "call" and frame.f_code.co_filename.endswith("broker_watch.py")
+
+    assert list(watch.attribute(lost, T0, Thresholds())) == [T0]
+    assert len(watch.affected_members) == 2_000
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        assert list(watch.attribute(lost, T0, Thresholds())) == []
+    finally:
+        sys.setprofile(before)
+    assert looked < 10 * len(lost)

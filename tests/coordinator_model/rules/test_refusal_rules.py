@@ -457,6 +457,16 @@ def test_a_group_without_a_coordinator_for_longer_than_a_failover_is_told(error)
     assert unavailable(told) == [("opened", 40_000, "warn", "broker-1")]
 
 
+def test_it_names_the_broker_that_gave_the_error_it_names():
+    """Broker-1 no longer leads (16), and broker-2 does not finish loading (14): that is the one to look at."""
+    story = refused_until(25_000)
+    story.brokers["broker-2"] = 0
+    told = story.beats("m1", 26_000, 50_000, error=14, broker="broker-2").play(50_000)
+    assert [subject for *_, subject in unavailable(told)] == ["broker-1"]
+    [summary] = [t["summary"] for t in told.of("coordinator-unavailable")]
+    assert summary.endswith("broker-2 answers COORDINATOR_LOAD_IN_PROGRESS (14)")
+
+
 def test_a_failover_is_no_trouble():
     assert unavailable(refused_until(38_000).beats("m1", 39_000, 60_000).play(60_000)) == []
 

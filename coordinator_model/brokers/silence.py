@@ -1,0 +1,29 @@
+"""For how long no line of the coordinator has come, by another clock: a peer's, or that of this machine.
+
+Clocks differ, so the instants of two clocks are never compared. A silence is what another clock has advanced since the
+coordinator's newest line came, or since it became the coordinator, if that is later
+(``CoordinatorTracker.awaited_since_ms``).
+"""
+
+from coordinator_model.brokers.broker_clock import BrokerClock
+
+
+def silence_by_peer_ms(since_ms: int, peer: BrokerClock) -> int:
+    """Return the silence by the clock of a peer whose newest line has just been applied.
+
+    ``since_ms``: since when a line of the coordinator is awaited, by its own clock. The peer's first line since then is
+    the beginning: what it wrote before may be older than a pause of its own.
+    """
+    if peer.quiet_since_ms != since_ms:
+        peer.quiet_since_ms, peer.quiet_seen_ms = since_ms, peer.line_ms
+    return peer.line_ms - peer.quiet_seen_ms
+
+
+def silence_by_wall_ms(since_ms: int, coordinator: BrokerClock, wall_ms: int, behind_ms: int) -> int:
+    """Return the silence by this machine's clock.
+
+    ``behind_ms``: how far the newest line of any broker was behind that clock. It is used as long as no line of the
+    coordinator has been read since the state was that of an older monitor.
+    """
+    own_ms = behind_ms if coordinator.behind_ms is None else coordinator.behind_ms
+    return wall_ms - own_ms - since_ms
