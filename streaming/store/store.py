@@ -99,7 +99,13 @@ class Store:
                     reports += _vanished(connection, cluster, checkpoint_id, opened, at_ms)
                     reports += _released(cluster, checkpoint_id, opened, at_ms)
                 transitions, changed = _write_incidents(
-                    connection, reports, opened, settings, now_ms=applied_ms, late_before_ms=late_before_ms
+                    connection,
+                    reports,
+                    opened,
+                    settings,
+                    caught_up=caught_up,
+                    now_ms=applied_ms,
+                    late_before_ms=late_before_ms,
                 )
                 delays_ms = _delays_ms(transitions, applied_ms, late_before_ms)
                 counts = incident_rows.incident_counts(transitions) + observe("detection", delays_ms)
@@ -238,16 +244,17 @@ def _write_history(
 
 def _write_incidents(
     connection: Connection,
-    reports: Iterable[GroupReport],
+    reports: Sequence[GroupReport],
     opened: OpenIncidents,
     settings: Settings,
     *,
+    caught_up: bool = True,
     now_ms: int,
     late_before_ms: int,
 ) -> tuple[list[PolicyTransition], OpenIncidents]:
     """Judge reports and write the transitions; return these, and the changed entries of `opened`."""
-    judged, changed = batch.judge(reports, opened, settings)
-    transitions = incident_rows.drop_reopened(connection, judged, changed)
+    ended_ms = incident_rows.ended_ms(connection, reports, opened)
+    transitions, changed = batch.judge(reports, opened, settings, ended_ms, reads_anew=not caught_up)
     incident_rows.write_transitions(connection, transitions, now_ms=now_ms, late_before_ms=late_before_ms)
     return transitions, changed
 

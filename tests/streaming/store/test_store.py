@@ -268,6 +268,28 @@ def test_a_violation_read_again_by_a_fresh_checkpoint_does_not_reopen(store, job
     assert store.outbox.totals()[0].pending == 2
 
 
+def test_a_trouble_that_is_there_again_is_told_again(store, job):
+    """A broker's silence is dated by its last line: it has the same id when the leadership comes back to the broker."""
+    told = report("", finding(**STALLED))
+    assert [kinds(job.apply(each)) for each in (told, report("", at_ms=START_MS + 9_000), told)] == [
+        [("opened", "broker-1")],
+        [("closed", "broker-1")],
+        [("opened", "broker-1")],
+    ]
+    (again,) = store.read.incidents(state="open").objects
+    assert (again["transition"], again["at_ms"], again["closed_ms"]) == ("opened", START_MS + 9_000, None)
+    assert store.outbox.totals()[0].pending == 3
+    assert kinds(job.apply(report("", at_ms=START_MS + 10_000))) == [("closed", "broker-1")]
+
+
+def test_a_trouble_that_is_there_again_while_run_catches_up_is_told_again(store, job):
+    told = finding(**STALLED)
+    job.apply(report("", told))
+    job.apply(report("", at_ms=START_MS + 9_000))
+    assert kinds(job.apply(report("", told, at_ms=START_MS + 8_000), caught_up=False)) == []
+    assert kinds(job.apply(report("", told, at_ms=START_MS + 10_000), caught_up=False)) == [("opened", "broker-1")]
+
+
 def test_an_incident_that_ends_and_is_found_again_in_one_batch_stays_closed(store, job):
     """Across batches the database tells that it has ended; within one its end was left out with its beginning."""
     job.apply(report("orders", finding()))
