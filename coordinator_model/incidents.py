@@ -79,7 +79,7 @@ class Incident:
     """Pairs of topic and partition. They are lists, as in a report, because JSON has no tuples."""
     detail: dict[str, Any] = field(default_factory=dict)
     holders: list[str] = field(default_factory=list)
-    """Operator keys that keep a broker's incident open."""
+    """What keeps the incident open: the operator keys that find it, or for a group's incident the last one that did."""
     closed_ms: int | None = None
     reason: str | None = None
     client_software: str | None = None
@@ -222,7 +222,8 @@ def diff(
         if key in found:
             continue
         if report.deleted:
-            transitions.append(_closed(incident, "group-deleted", report.at_ms))
+            if not _is_history(incident, report):
+                transitions.append(_closed(incident, "group-deleted", report.at_ms))
         elif report.judged is JudgedBy.LAG and incident.rule in LAG_RULES:
             transitions += _on_absence_of_lag(incident, report)
         elif report.judged is JudgedBy.SHARD and incident.rule not in LAG_RULES:
@@ -254,10 +255,15 @@ def _on_finding(known: Incident | None, finding: Mapping[str, Any], report: Grou
 
 
 def _holders(incident: Incident, report: GroupReport, *, hold: bool) -> list[str]:
-    if report.group:
-        return []
     holder = {report.holder}
-    return sorted(set(incident.holders) | holder if hold else set(incident.holders) - holder)
+    if not hold:
+        return sorted(set(incident.holders) - holder)
+    return sorted(holder if report.group else holder | set(incident.holders))
+
+
+def _is_history(incident: Incident, report: GroupReport) -> bool:
+    """Tell whether a report is about a time before an incident that the report's maker has never found."""
+    return bool(incident.holders) and report.holder not in incident.holders and report.at_ms < incident.at_ms
 
 
 def _on_absence_of_lag(incident: Incident, report: GroupReport) -> list[Transition]:
@@ -281,12 +287,9 @@ def _on_absence(
     """Close an open incident that is not found, with the reason, unless it lasts or another holder keeps it open."""
     at_ms, view = report.at_ms, report.view
     over = ENDS_AS.get(incident.rule, "recovered")  # `serve` has rules of its own
+    if incident.rule not in LASTING_RULES and (left := _holders(incident, report, hold=False)):
+        return [Transition(Kind.UPDATED, replace(incident, holders=left), at_ms)] if left != incident.holders else []
     if not report.group:
-        left = _holders(incident, report, hold=False)
-        if left:
-            return (
-                [Transition(Kind.UPDATED, replace(incident, holders=left), at_ms)] if left != incident.holders else []
-            )
         return [_closed(incident, report.reason or over, at_ms)]
     if incident.rule in AT_RISK_RULES:
         gone = view is not None and all(m["member_id"] != incident.member_id for m in view["members"])

@@ -24,6 +24,7 @@ from streaming.store.reader import StoreReader, open_incidents
 
 DAY_MS = 86_400_000
 NEVER_LATE_MS = -1
+NEVER_MS = 2**63
 PRUNED_AT_ONCE = 5_000
 
 
@@ -46,6 +47,7 @@ class Store:
         self._writer = writer_of(engine)
         self._open: dict[str, OpenIncidents] = {}  # open incidents by cluster; changed only after a commit
         self._settled: dict[str, dict[str, int]] = {}  # newest settled generation of each group, by cluster; same
+        self._release_ms: dict[str, int] = {}  # when incidents of former checkpoints are released, by cluster
 
     def _count_error(self, context: ExceptionContext) -> None:
         if not isinstance(context.sqlalchemy_exception, IntegrityError):  # that one is not a failure
@@ -95,9 +97,11 @@ class Store:
                 history = _write_history(connection, reports, settled, is_first_reading=not caught_up and not settled)
                 batch.write(connection, rows)
                 if was_behind:
-                    at_ms = max(map(instant_ms, said), default=0)
-                    reports += _vanished(connection, cluster, checkpoint_id, opened, at_ms)
-                    reports += _released(cluster, checkpoint_id, opened, at_ms)
+                    self._release_ms[cluster] = applied_ms + _found_again_within_ms(opened, settings)
+                is_due = caught_up and applied_ms >= self._release_ms.get(cluster, NEVER_MS)
+                at_ms = max(map(instant_ms, said), default=0)
+                reports += _vanished(connection, cluster, checkpoint_id, opened, at_ms) if was_behind else []
+                reports += _released(cluster, checkpoint_id, opened, at_ms) if is_due else []
                 transitions, changed = _write_incidents(
                     connection,
                     reports,
@@ -115,6 +119,8 @@ class Store:
             self._forget(cluster)  # it is not known whether the commit happened: read the state again
             raise
         self._remember(cluster, changed, history.known)
+        if is_due:
+            del self._release_ms[cluster]
         return BatchResult(True, tuple(step.transition for step in transitions), tuple(delays_ms))
 
     def apply_own(self, report: GroupReport, rule: str, settings: Settings) -> tuple[PolicyTransition, ...]:
@@ -278,27 +284,44 @@ def _vanished(
     connection.execute(delete(tables.lags).where(foreign))
     keys = {group_key(cluster, group): group for _, group in opened if group}
     present = existing(connection, known.group_key, keys)
+    gone = [keys[key] for key in sorted(keys.keys() - present)]
+    newest_ms = {group: max(incident.at_ms for incident in opened[cluster, group].values()) for group in gone}
     return [
-        GroupReport(cluster=cluster, group=keys[key], at_ms=at_ms, deleted=True)
-        for key in sorted(keys.keys() - present)
+        GroupReport(cluster=cluster, group=group, at_ms=max(at_ms, newest_ms[group]), deleted=True) for group in gone
     ]
 
 
 def _held(report: GroupReport, checkpoint_id: str) -> GroupReport:
-    """Qualify the holder of a broker's incident: an operator key has a meaning only within its checkpoint."""
-    return report if report.group else replace(report, holder=f"{checkpoint_id}/{report.holder}")
+    """Qualify the holder of incidents: an operator key has a meaning only within its checkpoint."""
+    return replace(report, holder=f"{checkpoint_id}/{report.holder}")
+
+
+def _found_again_within_ms(opened: OpenIncidents, settings: Settings) -> int:
+    """Return how soon a checkpoint that has caught up finds the trouble of open incidents again, if it goes on.
+
+    The rules count from the instant at which the checkpoint begins. A group's setup takes longest: it is checked within
+    twice `settled_after_ms`.
+    """
+    of_groups = [settings.policy_for(group).thresholds for _, group in opened]
+    slowest_ms = (max(t.settled_after_ms, t.rebalance_slow_ms, t.telemetry_stalled_ms) for t in of_groups)
+    return 2 * max(slowest_ms, default=0)
 
 
 def _released(cluster: str, checkpoint_id: str, opened: OpenIncidents, at_ms: int) -> list[GroupReport]:
-    """Release brokers' incidents for the keys of other checkpoints, which will never release them.
+    """Release incidents for the holders of other checkpoints, which will never release them.
 
-    Incidents that this checkpoint, now caught up, has found again are held by its own keys and stay open.
+    Incidents that this checkpoint has found again are held by itself and stay open.
     """
-    held = {holder for incident in opened.get((cluster, ""), {}).values() for holder in incident.holders}
-    return [
-        GroupReport(cluster=cluster, group="", at_ms=at_ms, holder=holder, reason="superseded")
-        for holder in sorted(held)
+    foreign = {
+        (group, holder)
+        for (_, group), incidents in opened.items()
+        for incident in incidents.values()
+        for holder in incident.holders
         if not holder.startswith(f"{checkpoint_id}/")
+    }
+    return [
+        GroupReport(cluster=cluster, group=group, at_ms=at_ms, holder=holder, reason="superseded")
+        for group, holder in sorted(foreign)
     ]
 
 

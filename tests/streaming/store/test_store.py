@@ -252,7 +252,7 @@ def test_open_incidents_survive_a_restart_and_a_fresh_checkpoint(store, job, url
     job.apply(report("orders", finding(), view=view()))
     store.close()
     restarted = Job(Store.open(url), "c-2")
-    assert kinds(restarted.apply(report("orders", finding(), view=view()))) == []
+    assert kinds(restarted.apply(report("orders", finding(), view=view()))) == [("updated", "m-1")]
     assert kinds(restarted.apply(report("orders", ended(finding(), START_MS + 9_000)))) == [("closed", "m-1")]
     restarted.store.close()
 
@@ -317,6 +317,8 @@ def test_a_group_that_vanished_while_nobody_read_is_dropped_and_its_incident_clo
     assert store.read.group(CLUSTER, "orders") is not None
 
 
+FOUND_AGAIN_BY_MS = START_MS + 2_000 + 120_000
+"""When a checkpoint that caught up in a batch with the usual `now_ms` has found again what still goes on."""
 STALLED = {"group": "", "rule": "telemetry-stalled", "member": "broker-1", "severity": "page"}
 
 
@@ -325,7 +327,8 @@ def test_a_brokers_incident_that_no_key_of_a_fresh_checkpoint_holds_is_supersede
     job.apply(report("", finding(**STALLED), holder="7"), report("", finding(**STALLED), holder="9"))
     fresh = Job(store, "c-2")
     assert kinds(fresh.apply(report("", holder="7.0"), caught_up=False)) == []
-    result = fresh.apply(progress())
+    assert kinds(fresh.apply(progress())) == []
+    result = fresh.apply(progress(), now_ms=FOUND_AGAIN_BY_MS)
     assert [(step.kind, step.incident.reason) for step in result.transitions if step.kind != "updated"] == [
         ("closed", "superseded")
     ]
@@ -337,6 +340,7 @@ def test_a_fresh_checkpoint_keeps_a_broker_incident_found_again(store, job):
     fresh = Job(store, "c-2")
     fresh.apply(report("", finding(**STALLED), holder="7"), caught_up=False)
     fresh.apply(progress())
+    fresh.apply(progress(), now_ms=FOUND_AGAIN_BY_MS)
     assert store.read.incidents(state="open").total == 1
     fresh.apply(report("", holder="7", at_ms=START_MS + 9_000))
     assert store.read.incidents().objects[0]["reason"] == "telemetry-back"
@@ -346,7 +350,40 @@ def test_a_restart_with_the_same_checkpoint_lets_go_of_no_brokers_incident(store
     job.apply(report("", finding(**STALLED), holder="7"))
     job.apply(progress(), caught_up=False)
     job.apply(progress())
+    job.apply(progress(), now_ms=FOUND_AGAIN_BY_MS)
     assert store.read.incidents(state="open").total == 1
+
+
+@pytest.mark.parametrize("rule", ["rebalance-stuck", "partition-unowned", "join-refused"])
+def test_a_fresh_checkpoint_closes_no_page_that_goes_on(store, job, rule):
+    """Its first reports are about last week, and it finds a slow trouble anew only a minute after it has begun."""
+    going_on = finding(rule=rule, severity="page")
+    job.apply(report("orders", going_on, view=view()))
+    fresh = Job(store, "c-2")
+    for at_ms, caught_up in ((START_MS - 3_600_000, False), (START_MS + 5_000, False), (START_MS + 6_000, True)):
+        assert kinds(fresh.apply(report("orders", view=view(), at_ms=at_ms), caught_up=caught_up)) == []
+    later = finding(rule=rule, severity="page", opened_ms=START_MS + 7_000)
+    assert kinds(fresh.apply(report("orders", later, at_ms=START_MS + 70_000))) == [("updated", "m-1")]
+    assert kinds(fresh.apply(progress(), now_ms=FOUND_AGAIN_BY_MS)) == []
+    assert kinds(fresh.apply(report("orders", view=view(), at_ms=START_MS + 80_000))) == [("closed", "m-1")]
+
+
+def test_a_page_that_a_fresh_checkpoint_does_not_find_again_closes_as_recovered(store, job):
+    job.apply(report("orders", finding(rule="rebalance-stuck"), view=view()))
+    fresh = Job(store, "c-2")
+    fresh.apply(report("orders", view=view()), caught_up=False)
+    fresh.apply(progress())
+    assert kinds(fresh.apply(progress(), now_ms=FOUND_AGAIN_BY_MS - 1)) == []
+    (step,) = fresh.apply(progress(), now_ms=FOUND_AGAIN_BY_MS).transitions
+    assert (step.kind, step.incident.reason) == ("closed", "recovered")
+
+
+def test_a_deletion_of_long_ago_that_a_fresh_checkpoint_reads_closes_nothing(store, job):
+    job.apply(report("orders", finding(), view=view()))
+    fresh = Job(store, "c-2")
+    assert kinds(fresh.apply(report("orders", deleted=True, at_ms=START_MS - 9_000), caught_up=False)) == []
+    (step,) = fresh.apply(report("orders", deleted=True, at_ms=START_MS + 9_000), caught_up=False).transitions
+    assert step.incident.reason == "group-deleted"
 
 
 def test_an_adopted_incident_resolves_after_what_is_configured_for_its_group(store, job):
