@@ -79,7 +79,8 @@ class Incident:
     """Pairs of topic and partition. They are lists, as in a report, because JSON has no tuples."""
     detail: dict[str, Any] = field(default_factory=dict)
     holders: list[str] = field(default_factory=list)
-    """What keeps the incident open: the operator keys that find it, or for a group's incident the last one that did."""
+    """What keeps the incident open: the operator keys that find it. A group's incident has one, the last that did,
+    and one more while that one reads about the time before the incident."""
     closed_ms: int | None = None
     reason: str | None = None
     client_software: str | None = None
@@ -232,6 +233,8 @@ def diff(
 
 
 def _on_finding(known: Incident | None, finding: Mapping[str, Any], report: GroupReport) -> list[Transition]:
+    if known is not None and _is_history(known, report):
+        return _held_by_another(known, sorted({*known.holders, report.holder}), report.at_ms)
     values = {name: finding[name] for name in _FROM_FINDING}
     at_ms = finding["at_ms"]
     transitions = []
@@ -261,9 +264,15 @@ def _holders(incident: Incident, report: GroupReport, *, hold: bool) -> list[str
     return sorted(holder if report.group else holder | set(incident.holders))
 
 
+def _held_by_another(incident: Incident, holders: list[str], at_ms: int) -> list[Transition]:
+    after = replace(incident, holders=holders)
+    return [] if after == incident else [Transition(Kind.UPDATED, after, at_ms)]
+
+
 def _is_history(incident: Incident, report: GroupReport) -> bool:
-    """Tell whether a report is about a time before an incident that the report's maker has never found."""
-    return bool(incident.holders) and report.holder not in incident.holders and report.at_ms < incident.at_ms
+    """Tell whether a report is about a time before a group's incident that another holder has found."""
+    others = set(incident.holders) - {report.holder}
+    return bool(report.group and others) and report.at_ms < incident.at_ms
 
 
 def _on_absence_of_lag(incident: Incident, report: GroupReport) -> list[Transition]:
@@ -288,7 +297,7 @@ def _on_absence(
     at_ms, view = report.at_ms, report.view
     over = ENDS_AS.get(incident.rule, "recovered")  # `serve` has rules of its own
     if incident.rule not in LASTING_RULES and (left := _holders(incident, report, hold=False)):
-        return [Transition(Kind.UPDATED, replace(incident, holders=left), at_ms)] if left != incident.holders else []
+        return _held_by_another(incident, left, at_ms)
     if not report.group:
         return [_closed(incident, report.reason or over, at_ms)]
     if incident.rule in AT_RISK_RULES:

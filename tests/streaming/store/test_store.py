@@ -252,8 +252,10 @@ def test_open_incidents_survive_a_restart_and_a_fresh_checkpoint(store, job, url
     job.apply(report("orders", finding(), view=view()))
     store.close()
     restarted = Job(Store.open(url), "c-2")
-    assert kinds(restarted.apply(report("orders", finding(), view=view()))) == [("updated", "m-1")]
-    assert kinds(restarted.apply(report("orders", ended(finding(), START_MS + 9_000)))) == [("closed", "m-1")]
+    again = report("orders", finding(), view=view(), at_ms=START_MS + 500)
+    assert kinds(restarted.apply(again)) == [("updated", "m-1")]
+    over = report("orders", ended(finding(), START_MS + 9_000), at_ms=START_MS + 9_000)
+    assert kinds(restarted.apply(over)) == [("closed", "m-1")]
     restarted.store.close()
 
 
