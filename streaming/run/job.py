@@ -60,6 +60,7 @@ from streaming.run.source import PACKED_SCHEMA, PackRows, source_rows
 from streaming.run.topic_ids import TOPIC_IDS_FILE, TopicIds
 from streaming.run.topics import Assigned, Topics
 from streaming.store import Store, StoreError
+from streaming.store.batch import CheckpointBehindError
 from streaming.store.lease import Lease, LeaseHeldError
 from streaming.store.store import NEVER_LATE_MS
 from streaming.telemetry_zone import zone_named
@@ -377,7 +378,9 @@ class Job:
         failure = failure_of(error, self.settings.run.data_folder)
         self.failures += 1
         wait_s = min(BACKOFF_MAX_S, 2.0 ** (self.failures - 1))
-        if failure.advice is not None:
+        if isinstance(error.__cause__, CheckpointBehindError):
+            self._retire_checkpoint(failure.reason)
+        elif failure.advice is not None:
             log.error("the query failed, trying again", reason=failure.reason, advice=failure.advice, wait_s=wait_s)
         else:
             self.unexplained += 1
@@ -392,9 +395,14 @@ class Job:
             hint = f"if this continues, move {folder} away: run then starts afresh, and open incidents stay"
             raise RunError(f"the query failed {self.unexplained} times without finishing a batch: {reason}; {hint}")
         if self.unexplained >= RETIRE_AFTER and checkpoint is not None and checkpoint.committed:
-            retire_checkpoint(folder)
-            kept = str(checkpoint.folder.absolute())
-            log.error("the checkpoint cannot be read and is kept aside, a fresh one begins", kept=kept, reason=reason)
+            self._retire_checkpoint(reason)
+
+    def _retire_checkpoint(self, reason: str) -> None:
+        if self._checkpoint is None:
+            return
+        retire_checkpoint(self.settings.run.data_folder)
+        kept = str(self._checkpoint.folder.absolute())
+        log.error("the checkpoint cannot be used and is kept aside, a fresh one begins", kept=kept, reason=reason)
 
     def _layout(self, assigned: Assigned, offsets_topic_id: str) -> Layout:
         run = self.settings.run

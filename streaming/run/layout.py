@@ -127,6 +127,16 @@ def write_atomically(file: Path, text: str) -> None:
     temporary.replace(file)
 
 
+def sync(file: Path) -> None:
+    """Bring a file and its name to the disk, so that a power cut leaves both."""
+    for path in (file, file.parent):
+        number = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
 def _delete_all_but_newest(data_folder: Path) -> None:
     """Keep one retired checkpoint, for whoever looks for the cause; each takes half a gigabyte and more."""
     folders = sorted(data_folder.glob("checkpoint-*"), key=lambda folder: folder.stat().st_mtime_ns)

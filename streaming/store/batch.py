@@ -32,6 +32,10 @@ OWN_RULES = (
 )  # rules whose incidents `serve` opens and closes, never a report of `run`
 
 
+class CheckpointBehindError(Exception):
+    """The database has later batches of the checkpoint than the one that comes next."""
+
+
 class BatchResult(NamedTuple):
     """What a batch did. `applied` is false if the batch had been applied before; then nothing else is set."""
 

@@ -14,6 +14,7 @@ from sqlalchemy import func, select, text, update
 
 from streaming.config import Settings
 from streaming.store import Store, StoreError, tables
+from streaming.store.batch import CheckpointBehindError
 from streaming.store.database import database_ms
 from streaming.store.store import wall_ms
 from tests.support.outputs import (
@@ -152,6 +153,16 @@ def test_a_batch_applied_twice_counts_once(store, job):
     before = everything(store)
     again = job.again(*ALL_KINDS, now_ms=START_MS + 9_000)
     assert again == (False, (), ())
+    assert everything(store) == before
+
+
+def test_a_checkpoint_that_is_behind_the_database_is_an_error_and_skips_nothing(store, job):
+    """Its folder was emptied or restored from a backup: its next batches have numbers of the past."""
+    for _ in range(3):
+        job.apply(*ALL_KINDS)
+    before = everything(store)
+    with pytest.raises(CheckpointBehindError, match="c-1 is at batch 0, but the database has its batch 2"):
+        Job(store).apply(report("orders", finding(member="m-2")))
     assert everything(store) == before
 
 
