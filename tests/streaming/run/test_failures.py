@@ -6,10 +6,11 @@ import shutil
 import sqlite3
 from pathlib import Path
 
+import psycopg
 import pytest
 from kafka.errors import KafkaTimeoutError
 from sqlalchemy import NullPool, create_engine, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from streaming.run.failures import failure_of, reason_of
 from streaming.store import trouble
@@ -86,6 +87,7 @@ POSTGRESQL = {
     "of another owner": ("postgres", ("SET ROLE pg_monitor", "CREATE SCHEMA ours"), trouble.RIGHTLESS),
     "asked for a table that it has not": ("postgres", ("SELECT * FROM nothing",), None),
     "given a number too large": ("postgres", ("SELECT 3000000000::int",), None),
+    "slow": ("", ("SET statement_timeout = 50", "SELECT pg_sleep(60)"), trouble.SLOW),
     "ended by its administrator": ("", ("SELECT pg_terminate_backend(pg_backend_pid())",), trouble.AWAY),
 }
 
@@ -96,6 +98,31 @@ def test_what_is_wrong_with_postgresql_is_said_with_what_mends_it(server, databa
         server.url.replace("/postgres", f"/{database}") if database else server.url, poolclass=NullPool
     )
     assert failure_of(raised(engine, *statements), DATA).advice == advice
+
+
+def test_a_table_of_postgresql_that_another_transaction_locks_is_waited_for(server):
+    """As while a newer `serve` migrates it, or an administrator makes an index; we wait 15 s for a lock."""
+    engine = create_engine(server.url, poolclass=NullPool)
+    with engine.connect() as holder:
+        holder.execute(text("LOCK TABLE pg_catalog.pg_description IN ACCESS EXCLUSIVE MODE"))
+        error = raised(engine, "SET lock_timeout = 50", "SELECT * FROM pg_catalog.pg_description")
+    assert failure_of(error, DATA).advice == trouble.CONTENDED
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        ("40P01", trouble.CONTENDED),
+        ("40001", trouble.CONTENDED),
+        ("25P03", trouble.PAUSED),
+        ("53200", trouble.POOR),
+        ("53300", trouble.CROWDED),
+        ("58030", trouble.DISK_FAILS),
+    ],
+)
+def test_what_postgresql_says_by_its_code_is_outside(code, advice):
+    error = OperationalError("SELECT 1", {}, psycopg.errors.lookup(code)("told"))
+    assert failure_of(error, DATA).advice == advice
 
 
 def test_a_full_disk_of_postgresql_is_to_be_made_free(server):
