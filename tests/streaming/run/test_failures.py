@@ -191,6 +191,26 @@ def test_what_nothing_outside_explains_is_not(said):
     assert failure_of(of_spark(said), DATA).advice is None
 
 
+UNREADABLE = {
+    "a state file": (INSIDE["a state file"], True),
+    "RocksDB's file": ("Caused by: org.rocksdb.RocksDBException: Corruption: bad magic number", True),
+    "a log of Spark's": (
+        "Input length = 1\n=== Streaming Query ===\nCurrent State: INITIALIZING\nThread State: x",
+        True,
+    ),
+    "half a log of Spark's": ("java.lang.IllegalStateException: Incomplete log file in the offset log", True),
+    "a defect of ours": (INSIDE["a defect of ours"], False),
+    "a worker that was killed": ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", False),
+    "a Spark that has stopped": ("IllegalStateException: Cannot call methods on a stopped SparkContext.", False),
+    "a group with a hostile id": ("KeyError: 'Current State: INITIALIZING'", False),
+}
+
+
+@pytest.mark.parametrize(("said", "unreadable"), UNREADABLE.values(), ids=UNREADABLE)
+def test_a_checkpoint_is_suspected_only_if_the_failure_names_it(said, unreadable):
+    assert failure_of(of_spark(said), DATA).unreadable is unreadable
+
+
 def test_a_failure_without_a_name_is_told_by_what_pyspark_keeps_beside_it():
     """So Spark reports that it could not read a file of its offset log."""
     error = RuntimeError(
