@@ -55,7 +55,8 @@ class GroupReport:
     owners: list[str] | None = None
     """Only about lag: the ids of the members that own partitions. Incidents about other members end. None: unknown."""
     holder: str = ""
-    """Only about brokers: what keeps their incidents open, an operator key or a part of ``serve``."""
+    """Who found these findings, and keeps their incidents open: an operator key, a checkpoint or a part of ``serve``.
+    A report in which the finding is missing closes only an incident that its own holder has found."""
     reason: str | None = None
     """Only about brokers: the reason with which incidents close that are no longer found; None: the rule's own."""
 

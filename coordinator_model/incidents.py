@@ -1,7 +1,8 @@
 """Turns findings into incidents: ``diff(open, report)`` returns openings, escalations and closings.
 
 ``fold`` does that for many reports, one after the other, in the order that ``in_order`` gives them. ``replay`` and the
-store use the same.
+store use the same. It also decides whether an incident that has ended opens again: only if the trouble is found again
+after that end, and never if it is about a member that was gone, because one departure does not happen twice.
 
 An open incident is unique by (cluster, group, rule, subject, incarnation): the subject is the instance id, else the
 member id, and the incarnation distinguishes two member ids under one instance id. Its id is a hash of those and of the
@@ -16,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from coordinator_model.client import ShownClient, is_same_client, who
@@ -36,6 +38,7 @@ from coordinator_model.rules.telemetry_uncovered import TELEMETRY_UNCOVERED
 from coordinator_model.states import MEMBER_REMOVED, SESSION_EXPIRED, Evidence, GroupState, GroupType, Severity
 from coordinator_model.thresholds import Thresholds
 
+_DEPARTURES = LASTING_RULES | UNEXPLAINED_RULES
 RESOLVE_AFTER_MS = Thresholds().resolve_after_ms
 
 
@@ -76,7 +79,8 @@ class Incident:
     """Pairs of topic and partition. They are lists, as in a report, because JSON has no tuples."""
     detail: dict[str, Any] = field(default_factory=dict)
     holders: list[str] = field(default_factory=list)
-    """Operator keys that keep a broker's incident open."""
+    """What keeps the incident open: the operator keys that find it. A group's incident has one, the last that did,
+    and one more while that one reads about the time before the incident."""
     closed_ms: int | None = None
     reason: str | None = None
     client_software: str | None = None
@@ -117,6 +121,10 @@ def incident_id(cluster: str, group: str, rule: str, subject: str, incarnation: 
     return hashlib.sha256(identity.encode()).hexdigest()[:32]
 
 
+def _id_of(finding: Mapping[str, Any]) -> str:
+    return incident_id(*[finding[name] for name in ("cluster", "group", "rule", "subject", "incarnation", "opened_ms")])
+
+
 OpenIncidents = dict[tuple[str, str], dict[str, Incident]]
 """The open incidents, by cluster and group, then by id."""
 
@@ -139,16 +147,21 @@ def fold(
     opened: Mapping[tuple[str, str], Mapping[str, Incident]],
     reports: Iterable[GroupReport],
     resolve_after_ms_of: Callable[[str], int | None],
+    ended_ms: Mapping[str, int] = MappingProxyType({}),
+    *,
+    reads_anew: bool = True,
 ) -> tuple[list[Transition], OpenIncidents]:
     """Run ``diff`` over reports in order. Return the transitions, and the open incidents of the groups in the reports.
 
     ``resolve_after_ms_of`` returns a group's threshold; None: the group is switched off, so its open incidents end and
-    none opens. An incident that ended here does not open again: the same id means that the same trouble was judged
-    again.
+    none opens. ``ended_ms``: when incidents of these reports (``ids_in``) ended before, by id. ``reads_anew``: a report
+    may be about an instant before that end, so only its own instant shows whether the trouble is there again; otherwise
+    every report is newer.
     """
     changed: OpenIncidents = {}
     transitions: list[Transition] = []
-    ended: set[str] = set()
+    ended = dict(ended_ms)
+    older = set() if reads_anew else set(ended)
     for report in reports:
         key = (report.cluster, report.group)
         held = changed.get(key, opened.get(key, {}))
@@ -156,16 +169,30 @@ def fold(
             continue
         after = changed[key] = dict(held)
         for transition in _steps(held.values(), report, resolve_after_ms_of(report.group)):
-            incident = transition.incident
-            if incident.incident_id in ended:
-                continue
-            transitions.append(transition)
-            if transition.kind is Kind.CLOSED:
-                after.pop(incident.incident_id, None)
-                ended.add(incident.incident_id)
+            known_id, step = transition.incident.incident_id, transition
+            if known_id in ended:
+                is_newer = known_id in older or report.at_ms > ended[known_id]
+                if step.incident.rule in _DEPARTURES or not is_newer:
+                    continue
+                step = _reopened(step.incident, max(report.at_ms, ended.pop(known_id)))
+                older.discard(known_id)
+            transitions.append(step)
+            if step.kind is Kind.CLOSED:
+                after.pop(known_id, None)
+                ended[known_id] = step.at_ms
             else:
-                after[incident.incident_id] = incident
+                after[known_id] = step.incident
     return transitions, changed
+
+
+def ids_in(reports: Iterable[GroupReport]) -> set[str]:
+    """Return the ids of the incidents that the findings of these reports open, if they are not open yet."""
+    return {_id_of(finding) for report in reports for finding in report.findings}
+
+
+def _reopened(incident: Incident, found_ms: int) -> Transition:
+    at_ms = max(incident.at_ms, found_ms)
+    return Transition(Kind.OPENED, replace(incident, at_ms=at_ms), at_ms)
 
 
 def _steps(held: Iterable[Incident], report: GroupReport, resolve_after_ms: int | None) -> list[Transition]:
@@ -196,7 +223,8 @@ def diff(
         if key in found:
             continue
         if report.deleted:
-            transitions.append(_closed(incident, "group-deleted", report.at_ms))
+            if not _is_history(incident, report):
+                transitions.append(_closed(incident, "group-deleted", report.at_ms))
         elif report.judged is JudgedBy.LAG and incident.rule in LAG_RULES:
             transitions += _on_absence_of_lag(incident, report)
         elif report.judged is JudgedBy.SHARD and incident.rule not in LAG_RULES:
@@ -205,12 +233,13 @@ def diff(
 
 
 def _on_finding(known: Incident | None, finding: Mapping[str, Any], report: GroupReport) -> list[Transition]:
+    if known is not None and _is_history(known, report):
+        return _held_by_another(known, sorted({*known.holders, report.holder}), report.at_ms)
     values = {name: finding[name] for name in _FROM_FINDING}
     at_ms = finding["at_ms"]
     transitions = []
     if known is None:
-        key = [finding[name] for name in ("cluster", "group", "rule", "subject", "incarnation", "opened_ms")]
-        known = Incident(incident_id(*key), **values, opened_ms=finding["opened_ms"], at_ms=at_ms)
+        known = Incident(_id_of(finding), **values, opened_ms=finding["opened_ms"], at_ms=at_ms)
         known = replace(known, holders=_holders(known, report, hold=True))
         transitions.append(Transition(Kind.OPENED, known, at_ms))
     else:
@@ -229,10 +258,21 @@ def _on_finding(known: Incident | None, finding: Mapping[str, Any], report: Grou
 
 
 def _holders(incident: Incident, report: GroupReport, *, hold: bool) -> list[str]:
-    if report.group:
-        return []
     holder = {report.holder}
-    return sorted(set(incident.holders) | holder if hold else set(incident.holders) - holder)
+    if not hold:
+        return sorted(set(incident.holders) - holder)
+    return sorted(holder if report.group else holder | set(incident.holders))
+
+
+def _held_by_another(incident: Incident, holders: list[str], at_ms: int) -> list[Transition]:
+    after = replace(incident, holders=holders)
+    return [] if after == incident else [Transition(Kind.UPDATED, after, at_ms)]
+
+
+def _is_history(incident: Incident, report: GroupReport) -> bool:
+    """Tell whether a report is about a time before a group's incident that another holder has found."""
+    others = set(incident.holders) - {report.holder}
+    return bool(report.group and others) and report.at_ms < incident.at_ms
 
 
 def _on_absence_of_lag(incident: Incident, report: GroupReport) -> list[Transition]:
@@ -256,12 +296,9 @@ def _on_absence(
     """Close an open incident that is not found, with the reason, unless it lasts or another holder keeps it open."""
     at_ms, view = report.at_ms, report.view
     over = ENDS_AS.get(incident.rule, "recovered")  # `serve` has rules of its own
+    if incident.rule not in LASTING_RULES and (left := _holders(incident, report, hold=False)):
+        return _held_by_another(incident, left, at_ms)
     if not report.group:
-        left = _holders(incident, report, hold=False)
-        if left:
-            return (
-                [Transition(Kind.UPDATED, replace(incident, holders=left), at_ms)] if left != incident.holders else []
-            )
         return [_closed(incident, report.reason or over, at_ms)]
     if incident.rule in AT_RISK_RULES:
         gone = view is not None and all(m["member_id"] != incident.member_id for m in view["members"])

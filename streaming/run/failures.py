@@ -1,7 +1,8 @@
 """Why a query failed, in one line, and whether waiting helps.
 
 If the cause is outside `run` (brokers, database, disk), the job waits as long as it lasts, and the log says how to fix
-it. Any other failure may never end by itself: after some attempts the checkpoint is assumed to be unreadable.
+it. Any other failure may never end by itself, so after some attempts the job ends. The checkpoint is suspected only if
+the failure says so: to give up a good one costs the state of all members, and adds a cold start to the trouble.
 """
 
 import errno
@@ -22,6 +23,12 @@ _JVM_DISK = {
     "read-only": r"Read-only file system",
     "not writable": r"Permission denied",
 }
+_UNREADABLE = re.compile(
+    r"Exception: \[CANNOT_LOAD_STATE_STORE|RocksDBException: Corruption|"
+    r"^Current State: INITIALIZING$|"  # a query reads the logs of its offsets and commits before it is active
+    r"Exception: .*(?:[Mm]alformed|[Ii]ncomplete) log file",
+    re.MULTILINE,
+)
 _OF_JVM = r"\w*(?:IOException|FileSystemException|FileNotFoundException|RocksDBException|AccessControlException)\b.*"
 
 
@@ -31,6 +38,8 @@ class Failure(NamedTuple):
     reason: str
     advice: str | None = None
     """How to fix a cause outside `run`, so waiting helps; None for any other cause."""
+    unreadable: bool = False
+    """Whether the failure says that the checkpoint cannot be read."""
 
 
 def failure_of(error: BaseException, data_folder: Path) -> Failure:
@@ -50,7 +59,7 @@ def failure_of(error: BaseException, data_folder: Path) -> Failure:
         return Failure(reason, "grant the rights: `group-monitor doctor --acls` prints the commands")
     if isinstance(error, KafkaError) or "org.apache.kafka." in reason:
         return Failure(reason, "see that the brokers answer and that each partition has a leader: group-monitor doctor")
-    return Failure(reason)
+    return Failure(reason, unreadable=_UNREADABLE.search(text) is not None)
 
 
 def reason_of(error: BaseException) -> str:

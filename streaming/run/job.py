@@ -2,8 +2,8 @@
 
 A query is restarted in the running session when topics or partitions appear (the reader is assigned its partitions
 explicitly), and after a failure. The job waits for brokers, the database or the disk if one of them caused the failure.
-If repeated failures have no outside cause, the checkpoint is kept aside and a fresh one begins where the database ends.
-If that does not help either, the job ends.
+If repeated failures say that the checkpoint cannot be read, it is kept aside and a fresh one begins where the database
+ends. If failures without an outside cause go on, the job ends.
 """
 
 import gc
@@ -52,13 +52,14 @@ from streaming.run.live_keys import LIVE_KEYS_FILE, LiveKeys
 from streaming.run.operator import OUTPUT_SCHEMA, STATE_SCHEMA, Operator
 from streaming.run.packing import Routing
 from streaming.run.probe import NONCE_FILE, Probe, remembered_nonce
-from streaming.run.session import JVM_SILENT, cores, jvm_status, start_session, stop_session
+from streaming.run.session import JVM_SILENT, cores, is_stopped, jvm_status, start_session, stop_session
 from streaming.run.sink import Sink
 from streaming.run.source import PACKED_SCHEMA, PackRows, source_rows
 from streaming.run.spark_offsets import read_all_from_ms, topics_read
 from streaming.run.topic_ids import TOPIC_IDS_FILE, TopicIds
 from streaming.run.topics import Assigned, Existing, Topics
 from streaming.store import Store, StoreError
+from streaming.store.batch import CheckpointBehindError
 from streaming.store.lease import Lease, LeaseHeldError
 from streaming.store.store import NEVER_LATE_MS
 from streaming.telemetry_zone import zone_named
@@ -78,7 +79,7 @@ READ_FACTS_S = 60.0  # how soon a changed session timeout of a group, or a topic
 MAX_FIRST_PARTITIONS = 20_000
 """The most partitions whose end offsets are requested before the first batch, when the topics in use are unknown."""
 STATUS_BATCHES = 100
-RETIRE_AFTER = 3  # failures in a row without an outside cause and without a finished batch
+RETIRE_AFTER = 3  # failures in a row that say that the checkpoint cannot be read
 GIVE_UP_AFTER = 8
 BACKOFF_MAX_S = 30.0
 
@@ -153,7 +154,9 @@ class Job:
     on_catch_up: Callable[[CatchUp], None]
     failures: int = 0
     unexplained: int = 0
-    """Both count failures in a row, without a finished batch between them: all, and those without an outside cause."""
+    unreadable: int = 0
+    """They count failures in a row, without a finished batch between them: all, those without an outside cause, and
+    those that say that the checkpoint cannot be read."""
 
     def __post_init__(self) -> None:
         self._started_ms = time.time_ns() // 1_000_000
@@ -363,7 +366,7 @@ class Job:
             raise failure from sink.failure
 
     def _batch_ended(self, progress: Any, sink: Sink, catch_up: CatchUp) -> None:
-        self.failures = self.unexplained = 0
+        self.failures = self.unexplained = self.unreadable = 0
         sink.batch_ms = progress["durationMs"].get("triggerExecution")
         if (line := catch_up.update(progress)) is not None:
             log.info(line)
@@ -380,27 +383,35 @@ class Job:
         if self.lease.lost is not None:
             raise RunError(str(self.lease.lost))
         self.topics.close()
-        failure = failure_of(error, self.settings.run.data_folder)
         self.failures += 1
+        failure = failure_of(error, self.settings.run.data_folder)
         wait_s = min(BACKOFF_MAX_S, 2.0 ** (self.failures - 1))
-        if failure.advice is not None:
+        if isinstance(error.__cause__, CheckpointBehindError):
+            self._retire_checkpoint(str(error.__cause__))
+        elif failure.advice is not None:
             log.error("the query failed, trying again", reason=failure.reason, advice=failure.advice, wait_s=wait_s)
         else:
             self.unexplained += 1
+            self.unreadable += failure.unreadable
             log.error("the query failed, trying again", reason=failure.reason, wait_s=wait_s)
-            self._doubt_checkpoint(failure.reason)
+            self._doubt(failure.reason)
         self.stop.wait(wait_s)
 
-    def _doubt_checkpoint(self, reason: str) -> None:
-        """Keep the checkpoint aside after some unexplained failures; after more of them raise `RunError`."""
-        folder, checkpoint = self.settings.run.data_folder.absolute(), self._checkpoint
+    def _doubt(self, reason: str) -> None:
+        """Keep a checkpoint aside that repeatedly cannot be read; raise `RunError` if only another process may help."""
+        if is_stopped(self.spark):
+            raise RunError(f"Spark has stopped: {reason}. Start run again: it continues from its checkpoint")
         if self.unexplained >= GIVE_UP_AFTER:
+            folder = self.settings.run.data_folder.absolute()
             hint = f"if this continues, move {folder} away: run then starts afresh, and open incidents stay"
             raise RunError(f"the query failed {self.unexplained} times without finishing a batch: {reason}; {hint}")
-        if self.unexplained >= RETIRE_AFTER and checkpoint is not None and checkpoint.committed:
-            retire_checkpoint(folder)
-            kept = str(checkpoint.folder.absolute())
-            log.error("the checkpoint cannot be read and is kept aside, a fresh one begins", kept=kept, reason=reason)
+        if self.unreadable >= RETIRE_AFTER and self._checkpoint is not None and self._checkpoint.committed:
+            self._retire_checkpoint(reason)
+
+    def _retire_checkpoint(self, reason: str) -> None:
+        retire_checkpoint(self.settings.run.data_folder)
+        kept = self._checkpoint and str(self._checkpoint.folder.absolute())
+        log.error("the checkpoint cannot be used and is kept aside, a fresh one begins", kept=kept, reason=reason)
 
     def _layout(self, assigned: Assigned, offsets_topic_id: str) -> Layout:
         run = self.settings.run

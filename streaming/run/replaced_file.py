@@ -26,3 +26,13 @@ def write_atomically(file: Path, text: str) -> None:
     """Replace a file by a text."""
     with replaced(file) as out:
         out.write(text.encode("utf-8"))
+
+
+def sync(file: Path) -> None:
+    """Bring a file and its name to the disk, so that a power cut leaves both."""
+    for path in (file, file.parent):
+        number = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)

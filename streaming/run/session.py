@@ -75,6 +75,13 @@ def jvm_status(session: SparkSession) -> int | None:
         return None
 
 
+def is_stopped(session: SparkSession) -> bool:
+    """Tell whether Spark has stopped by itself, as it does if it runs out of memory or its master drops it."""
+    with suppress(*JVM_SILENT):
+        return bool(session.sparkContext._jsc.sc().isStopped())  # noqa: SLF001 - nothing public has it
+    return False
+
+
 def stop_session(session: SparkSession) -> None:
     """Stop Spark; if its JVM is gone, there is nothing left to stop."""
     with suppress(*JVM_SILENT), warnings.catch_warnings(action="ignore"):

@@ -15,6 +15,7 @@ from streaming.run.cluster_facts import TopicNames
 from streaming.run.cluster_watch import ClusterWatch
 from streaming.run.lag.group_lags import GroupLags
 from streaming.run.live_keys import LiveKeys
+from streaming.run.replaced_file import sync
 from streaming.run.spark_offsets import planned
 from streaming.run.worker import without_collections
 from streaming.store import Store
@@ -73,6 +74,8 @@ class Sink:
 
     def _apply(self, frame: "DataFrame", batch_id: int) -> None:
         """Apply a batch: one action to collect the rows, then one transaction of the store."""
+        # Spark does not sync it. If a power cut took it after our commit, other rows would come under the same number.
+        sync(self.checkpoint / "offsets" / str(batch_id))
         said = [(row.key, output) for row in frame.collect() for output in json_text.loads(row.outputs)]
         said = [(key, output) for key, output in said if not self._of_metadata(output)]
         outputs = read_outputs(output for _, output in said)

@@ -32,6 +32,10 @@ OWN_RULES = (
 )  # rules whose incidents `serve` opens and closes, never a report of `run`
 
 
+class CheckpointBehindError(Exception):
+    """The database has later batches of the checkpoint than the one that comes next."""
+
+
 class BatchResult(NamedTuple):
     """What a batch did. `applied` is false if the batch had been applied before; then nothing else is set."""
 
@@ -85,7 +89,12 @@ def gather(outputs: Iterable[Said], checkpoint_id: str) -> Rows:
 
 
 def judge(
-    reports: Iterable[GroupReport], opened: OpenIncidents, settings: Settings
+    reports: Iterable[GroupReport],
+    opened: OpenIncidents,
+    settings: Settings,
+    ended_ms: Mapping[str, int],
+    *,
+    reads_anew: bool,
 ) -> tuple[list[PolicyTransition], OpenIncidents]:
     """Fold the reports, in order, into the open incidents; return transitions and the changed entries of `opened`."""
 
@@ -93,7 +102,7 @@ def judge(
         policy = settings.policy_for(group)
         return None if policy.mode == "off" else policy.thresholds.resolve_after_ms
 
-    transitions, changed = fold(opened, reports, resolve_after_ms_of)
+    transitions, changed = fold(opened, reports, resolve_after_ms_of, ended_ms, reads_anew=reads_anew)
     return [PolicyTransition(step, settings.policy_for(step.incident.group)) for step in transitions], changed
 
 

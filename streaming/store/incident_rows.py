@@ -7,11 +7,12 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
-from coordinator_model.incidents import Incident, Kind, OpenIncidents, Transition, to_contract
+from coordinator_model.group_report import GroupReport
+from coordinator_model.incidents import Incident, Kind, OpenIncidents, Transition, ids_in, to_contract
 from streaming.config import Policy
 from streaming.store import tables
 from streaming.store.batch import PolicyTransition
-from streaming.store.database import clean, existing, group_key, in_portions, upsert
+from streaming.store.database import clean, group_key, in_portions, upsert
 from streaming.store.notify_reason import why_notify
 
 _FIRST_WRITE_ONLY = frozenset({"incident_id", "detected_ms", "late"})
@@ -24,20 +25,15 @@ def delay_ms(transition: Transition, now_ms: int) -> int:
     return now_ms - since_ms
 
 
-def drop_reopened(
-    connection: Connection, transitions: Sequence[PolicyTransition], changed: OpenIncidents
-) -> list[PolicyTransition]:
-    """Remove incidents that open a second time, both from the transitions and from the open incidents.
-
-    The id of an incident is a hash of what opened it. So this is a violation that has ended, read again with a new
-    checkpoint.
-    """
-    opened = {step.transition.incident.incident_id for step in transitions if step.transition.kind is Kind.OPENED}
-    again = existing(connection, tables.incidents.c.incident_id, opened)
-    for incidents in changed.values() if again else ():
-        for incident_id in again & incidents.keys():
-            del incidents[incident_id]
-    return [step for step in transitions if step.transition.incident.incident_id not in again]
+def ended_ms(connection: Connection, reports: Iterable[GroupReport], opened: OpenIncidents) -> dict[str, int]:
+    """Return when incidents that the reports find, and that are not open, have ended, by id."""
+    known = tables.incidents.c
+    ended: dict[str, int] = {}
+    still_open = {incident_id for incidents in opened.values() for incident_id in incidents}
+    for portion in in_portions(ids_in(reports) - still_open):
+        closed = known.incident_id.in_(portion) & known.closed_ms.is_not(None)
+        ended.update(map(tuple, connection.execute(select(known.incident_id, known.closed_ms).where(closed))))
+    return ended
 
 
 def write_transitions(

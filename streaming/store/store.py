@@ -14,7 +14,7 @@ from coordinator_model.group_report import GroupReport, Said, instant_ms, report
 from coordinator_model.incidents import OpenIncidents, fold
 from streaming.config import Settings
 from streaming.store import batch, generations, incident_rows, tables
-from streaming.store.batch import BatchResult, PolicyTransition
+from streaming.store.batch import BatchResult, CheckpointBehindError, PolicyTransition
 from streaming.store.database import clean, clock_of, database_ms, existing, group_key, open_engine, upsert, writer_of
 from streaming.store.histogram import observe
 from streaming.store.lags import LagReader
@@ -24,6 +24,7 @@ from streaming.store.reader import StoreReader, open_incidents
 
 DAY_MS = 86_400_000
 NEVER_LATE_MS = -1
+NEVER_MS = 2**63
 PRUNED_AT_ONCE = 5_000
 
 
@@ -46,6 +47,7 @@ class Store:
         self._writer = writer_of(engine)
         self._open: dict[str, OpenIncidents] = {}  # open incidents by cluster; changed only after a commit
         self._settled: dict[str, dict[str, int]] = {}  # newest settled generation of each group, by cluster; same
+        self._release_ms: dict[str, int] = {}  # when incidents of former checkpoints are released, by cluster
 
     def _count_error(self, context: ExceptionContext) -> None:
         if not isinstance(context.sqlalchemy_exception, IntegrityError):  # that one is not a failure
@@ -78,7 +80,7 @@ class Store:
         `late_before_ms`: incidents decided before this instant are marked late, because nobody watched then.
         `batch_ms`: how long the previous batch took from end to end, for `/metrics`. `lease`: this process's lease on
         the cluster; raises `LeaseLostError` if another process has it now. `now_ms`: the wall clock, if not the
-        database's. Any error leaves the database as it was.
+        database's. Any error leaves the database as it was, also a `CheckpointBehindError`.
         """
         said, cluster = batch.ordered(outputs), settings.cluster
         rows = batch.gather(said, checkpoint_id)
@@ -95,11 +97,19 @@ class Store:
                 history = _write_history(connection, reports, settled, is_first_reading=not caught_up and not settled)
                 batch.write(connection, rows)
                 if was_behind:
-                    at_ms = max(map(instant_ms, said), default=0)
-                    reports += _vanished(connection, cluster, checkpoint_id, opened, at_ms)
-                    reports += _released(cluster, checkpoint_id, opened, at_ms)
+                    self._release_ms[cluster] = applied_ms + _found_again_within_ms(opened, settings)
+                is_due = caught_up and applied_ms >= self._release_ms.get(cluster, NEVER_MS)
+                at_ms = max(map(instant_ms, said), default=0)
+                reports += _vanished(connection, cluster, checkpoint_id, opened, at_ms) if was_behind else []
+                reports += _released(cluster, checkpoint_id, opened, at_ms) if is_due else []
                 transitions, changed = _write_incidents(
-                    connection, reports, opened, settings, now_ms=applied_ms, late_before_ms=late_before_ms
+                    connection,
+                    reports,
+                    opened,
+                    settings,
+                    caught_up=caught_up,
+                    now_ms=applied_ms,
+                    late_before_ms=late_before_ms,
                 )
                 delays_ms = _delays_ms(transitions, applied_ms, late_before_ms)
                 counts = incident_rows.incident_counts(transitions) + observe("detection", delays_ms)
@@ -109,6 +119,8 @@ class Store:
             self._forget(cluster)  # it is not known whether the commit happened: read the state again
             raise
         self._remember(cluster, changed, history.known)
+        if is_due:
+            del self._release_ms[cluster]
         return BatchResult(True, tuple(step.transition for step in transitions), tuple(delays_ms))
 
     def apply_own(self, report: GroupReport, rule: str, settings: Settings) -> tuple[PolicyTransition, ...]:
@@ -199,12 +211,19 @@ class Store:
 
 
 def _claim(connection: Connection, checkpoint_id: str, batch_id: int, applied_ms: int) -> bool:
-    """Record a batch of a checkpoint as applied; return False if it, or a later one, was applied before."""
+    """Record a batch of a checkpoint as applied; return False if it was applied before.
+
+    Only the newest batch can come again: Spark repeats it if it was killed before it noted the end of the batch. Raises
+    `CheckpointBehindError` if a later batch was applied: the checkpoint was restored or emptied, and whatever its
+    batches contain would be skipped until their numbers are higher.
+    """
     known = tables.applied_batches.c
     newest = connection.execute(
         select(known.batch_id).where(known.checkpoint_id == checkpoint_id).with_for_update()
     ).scalar()
-    if newest is not None and newest >= batch_id:
+    if newest is not None and newest > batch_id:
+        raise CheckpointBehindError(f"{checkpoint_id} is at batch {batch_id}, but the database has its batch {newest}")
+    if newest == batch_id:
         return False
     row = {"checkpoint_id": checkpoint_id, "batch_id": batch_id, "applied_ms": applied_ms}
     upsert(connection, tables.applied_batches, [row], changing=("batch_id", "applied_ms"))
@@ -240,16 +259,17 @@ def _write_history(
 
 def _write_incidents(
     connection: Connection,
-    reports: Iterable[GroupReport],
+    reports: Sequence[GroupReport],
     opened: OpenIncidents,
     settings: Settings,
     *,
+    caught_up: bool = True,
     now_ms: int,
     late_before_ms: int,
 ) -> tuple[list[PolicyTransition], OpenIncidents]:
     """Judge reports and write the transitions; return these, and the changed entries of `opened`."""
-    judged, changed = batch.judge(reports, opened, settings)
-    transitions = incident_rows.drop_reopened(connection, judged, changed)
+    ended_ms = incident_rows.ended_ms(connection, reports, opened)
+    transitions, changed = batch.judge(reports, opened, settings, ended_ms, reads_anew=not caught_up)
     incident_rows.write_transitions(connection, transitions, now_ms=now_ms, late_before_ms=late_before_ms)
     return transitions, changed
 
@@ -273,27 +293,44 @@ def _vanished(
     connection.execute(delete(tables.lags).where(foreign))
     keys = {group_key(cluster, group): group for _, group in opened if group}
     present = existing(connection, known.group_key, keys)
+    gone = [keys[key] for key in sorted(keys.keys() - present)]
+    newest_ms = {group: max(incident.at_ms for incident in opened[cluster, group].values()) for group in gone}
     return [
-        GroupReport(cluster=cluster, group=keys[key], at_ms=at_ms, deleted=True)
-        for key in sorted(keys.keys() - present)
+        GroupReport(cluster=cluster, group=group, at_ms=max(at_ms, newest_ms[group]), deleted=True) for group in gone
     ]
 
 
 def _held(report: GroupReport, checkpoint_id: str) -> GroupReport:
-    """Qualify the holder of a broker's incident: an operator key has a meaning only within its checkpoint."""
-    return report if report.group else replace(report, holder=f"{checkpoint_id}/{report.holder}")
+    """Qualify the holder of incidents: an operator key has a meaning only within its checkpoint."""
+    return replace(report, holder=f"{checkpoint_id}/{report.holder}")
+
+
+def _found_again_within_ms(opened: OpenIncidents, settings: Settings) -> int:
+    """Return how soon a checkpoint that has caught up finds the trouble of open incidents again, if it goes on.
+
+    The rules count from the instant at which the checkpoint begins. A group's setup takes longest: it is checked within
+    twice `settled_after_ms`.
+    """
+    of_groups = [settings.policy_for(group).thresholds for _, group in opened]
+    slowest_ms = (max(t.settled_after_ms, t.rebalance_slow_ms, t.telemetry_stalled_ms) for t in of_groups)
+    return 2 * max(slowest_ms, default=0)
 
 
 def _released(cluster: str, checkpoint_id: str, opened: OpenIncidents, at_ms: int) -> list[GroupReport]:
-    """Release brokers' incidents for the keys of other checkpoints, which will never release them.
+    """Release incidents for the holders of other checkpoints, which will never release them.
 
-    Incidents that this checkpoint, now caught up, has found again are held by its own keys and stay open.
+    Incidents that this checkpoint has found again are held by itself and stay open.
     """
-    held = {holder for incident in opened.get((cluster, ""), {}).values() for holder in incident.holders}
-    return [
-        GroupReport(cluster=cluster, group="", at_ms=at_ms, holder=holder, reason="superseded")
-        for holder in sorted(held)
+    foreign = {
+        (group, holder)
+        for (_, group), incidents in opened.items()
+        for incident in incidents.values()
+        for holder in incident.holders
         if not holder.startswith(f"{checkpoint_id}/")
+    }
+    return [
+        GroupReport(cluster=cluster, group=group, at_ms=at_ms, holder=holder, reason="superseded")
+        for group, holder in sorted(foreign)
     ]
 
 

@@ -11,6 +11,11 @@ BUSY = "another process keeps it locked: end that process, or move to PostgreSQL
 REFUSED = "it refuses the login: see [store] url and password_file"
 RIGHTLESS = "its user lacks a right: grant it"
 CROWDED = "it takes no more connections: raise max_connections, or end the processes that hold them"
+POOR = "it has too little memory or another resource: give it more"
+DISK_FAILS = "its disk fails: see the system's log"
+CONTENDED = "another transaction keeps what it needs locked: find it in pg_stat_activity, and end it if it stays"
+SLOW = "it cancelled a statement that took too long: find out why it is slow, or raise statement_timeout"
+PAUSED = "it ended a transaction because this process paused in it: find out why this machine is slow"
 
 LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED", "55P03")
 _BY_CODE = {
@@ -18,14 +23,20 @@ _BY_CODE = {
     "SQLITE_FULL": FULL,
     "SQLITE_READONLY": READ_ONLY,
     "SQLITE_CANTOPEN": AWAY,
-    "SQLITE_IOERR": "its disk fails: see the system's log",
+    "SQLITE_IOERR": DISK_FAILS,
     "SQLITE_CORRUPT": DAMAGED,
     "SQLITE_NOTADB": DAMAGED,
     "SQLITE_BUSY": BUSY,
     "SQLITE_LOCKED": BUSY,
-    # prefixes of psycopg.Error.sqlstate (PostgreSQL, appendix A)
+    # prefixes of psycopg.Error.sqlstate (PostgreSQL, appendix A), longer ones first
     "53100": FULL,
     "53300": CROWDED,
+    "53": POOR,
+    "55P03": CONTENDED,
+    "40": CONTENDED,
+    "57014": SLOW,
+    "25P03": PAUSED,
+    "58": DISK_FAILS,
     "42501": RIGHTLESS,
     "25006": READ_ONLY,
     "28": REFUSED,

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from coordinator_model.group_report import GroupReport
-from coordinator_model.incidents import Incident, Kind, diff, fold, in_order, incident_id, to_contract
+from coordinator_model.incidents import Incident, Kind, diff, fold, ids_in, in_order, incident_id, to_contract
+from coordinator_model.rules.registry import LASTING_RULES, UNEXPLAINED_RULES
 
 OPENED_MS, AT_MS = 1_000_000, 1_000_500
 MINUTE_MS = 60_000
@@ -279,6 +280,33 @@ def kinds_of(reports, resolve_after_ms=MINUTE_MS):
 def test_what_has_ended_does_not_begin_again_in_a_later_report():
     over = finding(closed_reason="rejoined", closed_ms=AT_MS + 500)
     assert kinds_of([report(finding()), report(over), report(finding())]) == ([Kind.OPENED, Kind.CLOSED], 0)
+
+
+STUCK = {"rule": "rebalance-stuck", "severity": "page", "subject": "g"}
+
+
+def folded(*reports, **arguments):
+    return [(step.kind, step.at_ms) for step in fold({}, reports, lambda _: MINUTE_MS, **arguments)[0]]
+
+
+def test_a_trouble_that_is_found_again_after_its_end_is_told_again():
+    reports = report(finding(**STUCK)), report(at_ms=AT_MS + 2_000), report(finding(**STUCK), at_ms=AT_MS + 3_000)
+    assert folded(*reports) == [(Kind.OPENED, AT_MS), (Kind.CLOSED, AT_MS + 2_000), (Kind.OPENED, AT_MS + 3_000)]
+    assert folded(reports[2], ended_ms=dict.fromkeys(ids_in(reports), AT_MS + 2_000)) == [(Kind.OPENED, AT_MS + 3_000)]
+
+
+def test_a_report_from_before_the_end_of_an_incident_opens_it_only_if_nothing_is_read_anew():
+    """A shard that has caught up may look back. What it says is true now, so the opening does not precede the end."""
+    told = report(finding(**STUCK))
+    ended_ms = dict.fromkeys(ids_in([told]), AT_MS + 2_000)
+    assert folded(told, ended_ms=ended_ms) == []
+    assert folded(told, ended_ms=ended_ms, reads_anew=False) == [(Kind.OPENED, AT_MS + 2_000)]
+
+
+@pytest.mark.parametrize("rule", sorted(LASTING_RULES | UNEXPLAINED_RULES))
+def test_a_departure_whose_incident_has_ended_is_never_told_again(rule):
+    told = report(finding(rule=rule), at_ms=AT_MS + 9_000)
+    assert folded(told, ended_ms=dict.fromkeys(ids_in([told]), AT_MS), reads_anew=False) == []
 
 
 def test_a_group_that_is_switched_off_opens_nothing_and_ends_what_was_open():

@@ -206,6 +206,6 @@ def sums_of(topic: str, **changes: Any) -> list[Any]:
     return [topic, *(sums | {"status": "ok", "stalled": 0, "unknown": 0} | changes).values()]
 
 
-def lag_report(group: str = "orders", *findings: dict[str, Any], at_ms: int = START_MS) -> GroupReport:
+def lag_report(group: str = "orders", *findings: dict[str, Any], at_ms: int = START_MS, **changes: Any) -> GroupReport:
     """Return what the lag rules report about a group."""
-    return report(group, *findings, at_ms=at_ms, shard=NO_SHARD, judged=JudgedBy.LAG)
+    return report(group, *findings, at_ms=at_ms, shard=NO_SHARD, judged=JudgedBy.LAG, **changes)

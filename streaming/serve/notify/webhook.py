@@ -30,5 +30,6 @@ class Webhook:
         (payload,) = payloads
         incident = payload["incident"]
         body = {**{name: value for name, value in payload.items() if name != "incident"}, **incident}
-        key = f"{incident['incident_id']}-{incident['transition']}-{incident['severity']}"
+        step = f"{incident['transition']}-{incident['severity']}-{incident['at_ms']}"  # an incident may open again
+        key = f"{incident['incident_id']}-{step}"
         return post(self._session, self._url, json.dumps(body), {"Idempotency-Key": key})

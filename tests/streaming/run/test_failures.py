@@ -6,10 +6,11 @@ import shutil
 import sqlite3
 from pathlib import Path
 
+import psycopg
 import pytest
 from kafka.errors import KafkaTimeoutError
 from sqlalchemy import NullPool, create_engine, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from streaming.run.failures import failure_of, reason_of
 from streaming.store import trouble
@@ -86,6 +87,7 @@ POSTGRESQL = {
     "of another owner": ("postgres", ("SET ROLE pg_monitor", "CREATE SCHEMA ours"), trouble.RIGHTLESS),
     "asked for a table that it has not": ("postgres", ("SELECT * FROM nothing",), None),
     "given a number too large": ("postgres", ("SELECT 3000000000::int",), None),
+    "slow": ("", ("SET statement_timeout = 50", "SELECT pg_sleep(60)"), trouble.SLOW),
     "ended by its administrator": ("", ("SELECT pg_terminate_backend(pg_backend_pid())",), trouble.AWAY),
 }
 
@@ -96,6 +98,31 @@ def test_what_is_wrong_with_postgresql_is_said_with_what_mends_it(server, databa
         server.url.replace("/postgres", f"/{database}") if database else server.url, poolclass=NullPool
     )
     assert failure_of(raised(engine, *statements), DATA).advice == advice
+
+
+def test_a_table_of_postgresql_that_another_transaction_locks_is_waited_for(server):
+    """As while a newer `serve` migrates it, or an administrator makes an index; we wait 15 s for a lock."""
+    engine = create_engine(server.url, poolclass=NullPool)
+    with engine.connect() as holder:
+        holder.execute(text("LOCK TABLE pg_catalog.pg_description IN ACCESS EXCLUSIVE MODE"))
+        error = raised(engine, "SET lock_timeout = 50", "SELECT * FROM pg_catalog.pg_description")
+    assert failure_of(error, DATA).advice == trouble.CONTENDED
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        ("40P01", trouble.CONTENDED),
+        ("40001", trouble.CONTENDED),
+        ("25P03", trouble.PAUSED),
+        ("53200", trouble.POOR),
+        ("53300", trouble.CROWDED),
+        ("58030", trouble.DISK_FAILS),
+    ],
+)
+def test_what_postgresql_says_by_its_code_is_outside(code, advice):
+    error = OperationalError("SELECT 1", {}, psycopg.errors.lookup(code)("told"))
+    assert failure_of(error, DATA).advice == advice
 
 
 def test_a_full_disk_of_postgresql_is_to_be_made_free(server):
@@ -162,6 +189,26 @@ INSIDE = {
 @pytest.mark.parametrize("said", INSIDE.values(), ids=INSIDE)
 def test_what_nothing_outside_explains_is_not(said):
     assert failure_of(of_spark(said), DATA).advice is None
+
+
+UNREADABLE = {
+    "a state file": (INSIDE["a state file"], True),
+    "RocksDB's file": ("Caused by: org.rocksdb.RocksDBException: Corruption: bad magic number", True),
+    "a log of Spark's": (
+        "Input length = 1\n=== Streaming Query ===\nCurrent State: INITIALIZING\nThread State: x",
+        True,
+    ),
+    "half a log of Spark's": ("java.lang.IllegalStateException: Incomplete log file in the offset log", True),
+    "a defect of ours": (INSIDE["a defect of ours"], False),
+    "a worker that was killed": ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", False),
+    "a Spark that has stopped": ("IllegalStateException: Cannot call methods on a stopped SparkContext.", False),
+    "a group with a hostile id": ("KeyError: 'Current State: INITIALIZING'", False),
+}
+
+
+@pytest.mark.parametrize(("said", "unreadable"), UNREADABLE.values(), ids=UNREADABLE)
+def test_a_checkpoint_is_suspected_only_if_the_failure_names_it(said, unreadable):
+    assert failure_of(of_spark(said), DATA).unreadable is unreadable
 
 
 def test_a_failure_without_a_name_is_told_by_what_pyspark_keeps_beside_it():

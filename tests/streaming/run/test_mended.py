@@ -64,7 +64,7 @@ def test_a_damaged_checkpoint_is_kept_aside_and_nothing_is_lost_doubled_or_close
     [checkpoint] = (first.folder / "data").glob("checkpoint-*")
     garble(checkpoint)
     second = monitor()
-    second.said("the checkpoint cannot be read and is kept aside, a fresh one begins")
+    second.said("the checkpoint cannot be used and is kept aside, a fresh one begins")
     rows = second.wait_for(f"{EXPIRED} ORDER BY opened_ms", lambda rows: len(rows) == 2)
     assert [member for _, member, _ in expired(rows)] == [members[2].member_id, members[1].member_id]
     second.wait_for("SELECT 1 FROM runs WHERE caught_up AND batch_id > 5")

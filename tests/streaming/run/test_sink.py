@@ -2,6 +2,8 @@
 
 import gc
 import json
+import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -39,6 +41,22 @@ class Frame:
         return [SimpleNamespace(key="0", outputs=self._text)]
 
 
+def sink_of(store, lags, checkpoint):
+    return Sink(
+        store,
+        Settings(cluster=CLUSTER),
+        "c",
+        -1,
+        LiveKeys(checkpoint / "keys"),
+        SimpleNamespace(resolve=lambda _: None),
+        ClusterWatch({}, "offsets", "nonce", print),
+        Lease(store.engine, CLUSTER),
+        lags,
+        CatchUp({"records": {"0": 8}}, asked_ms=T0),
+        checkpoint,
+    )
+
+
 @pytest.mark.parametrize(("reads_to", "answered_ms", "known"), [(8, T0, 1), (7, T0, 0), (8, T0 + 1, 0)])
 def test_lags_come_with_a_first_batch_that_reads_all_that_was_there(tmp_path, reads_to, answered_ms, known):
     """A round that was answered after the ends were asked would show what nobody has read yet as lag."""
@@ -46,23 +64,29 @@ def test_lags_come_with_a_first_batch_that_reads_all_that_was_there(tmp_path, re
     planned = json.dumps({"records": {"0": reads_to}})
     (tmp_path / "offsets" / "0").write_text(f"v1\n{{}}\n{planned}\n" + json.dumps({"offset": 1, "timestamp": 0}))
     store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
-    lags, names = GroupLags(CLUSTER, tmp_path / "lag"), SimpleNamespace(resolve=lambda _: None)
+    lags = GroupLags(CLUSTER, tmp_path / "lag")
     lags.add_first_round(round_of(answered_ms, {"orders": [50]}))
-    sink = Sink(
-        store,
-        Settings(cluster=CLUSTER),
-        "c",
-        -1,
-        LiveKeys(tmp_path / "keys"),
-        names,
-        ClusterWatch({}, "offsets", "nonce", print),
-        Lease(store.engine, CLUSTER),
-        lags,
-        CatchUp({"records": {"0": 8}}, asked_ms=T0),
-        tmp_path,
-    )
+    sink = sink_of(store, lags, tmp_path)
     sink(Frame(commits(("pay", "orders", 0, 40)), report("pay").as_output()), 0)
     with store.engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM groups").scalar() == 1
         assert connection.exec_driver_sql("SELECT count(*) FROM lags WHERE complete").scalar() == known
+    store.close()
+
+
+def test_the_plan_of_a_batch_is_on_the_disk_before_its_transaction(tmp_path, monkeypatch):
+    plan = tmp_path / "offsets" / "0"
+    plan.parent.mkdir()
+    plan.write_text("v1\n{}\n{}")
+    done, fsync = [], os.fsync
+
+    def noted(number):
+        done.append(Path(f"/proc/self/fd/{number}").readlink())
+        fsync(number)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
+    monkeypatch.setattr(store, "apply_batch", lambda **_: done.append("transaction"))
+    sink_of(store, GroupLags(CLUSTER, tmp_path / "lag"), tmp_path)(Frame(), 0)
+    assert done[: done.index("transaction")][:2] == [plan, plan.parent]
     store.close()

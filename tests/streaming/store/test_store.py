@@ -14,6 +14,7 @@ from sqlalchemy import func, select, text, update
 
 from streaming.config import Settings
 from streaming.store import Store, StoreError, tables
+from streaming.store.batch import CheckpointBehindError
 from streaming.store.database import database_ms
 from streaming.store.store import wall_ms
 from tests.support.outputs import (
@@ -155,6 +156,16 @@ def test_a_batch_applied_twice_counts_once(store, job):
     assert everything(store) == before
 
 
+def test_a_checkpoint_that_is_behind_the_database_is_an_error_and_skips_nothing(store, job):
+    """Its folder was emptied or restored from a backup: its next batches have numbers of the past."""
+    for _ in range(3):
+        job.apply(*ALL_KINDS)
+    before = everything(store)
+    with pytest.raises(CheckpointBehindError, match="c-1 is at batch 0, but the database has its batch 2"):
+        Job(store).apply(report("orders", finding(member="m-2")))
+    assert everything(store) == before
+
+
 def test_a_batch_applied_twice_counts_once_for_a_restarted_process_too(store, job, url):
     job.apply(*ALL_KINDS)
     before = everything(store)
@@ -252,8 +263,10 @@ def test_open_incidents_survive_a_restart_and_a_fresh_checkpoint(store, job, url
     job.apply(report("orders", finding(), view=view()))
     store.close()
     restarted = Job(Store.open(url), "c-2")
-    assert kinds(restarted.apply(report("orders", finding(), view=view()))) == []
-    assert kinds(restarted.apply(report("orders", ended(finding(), START_MS + 9_000)))) == [("closed", "m-1")]
+    again = report("orders", finding(), view=view(), at_ms=START_MS + 500)
+    assert kinds(restarted.apply(again)) == [("updated", "m-1")]
+    over = report("orders", ended(finding(), START_MS + 9_000), at_ms=START_MS + 9_000)
+    assert kinds(restarted.apply(over)) == [("closed", "m-1")]
     restarted.store.close()
 
 
@@ -266,6 +279,28 @@ def test_a_violation_read_again_by_a_fresh_checkpoint_does_not_reopen(store, job
     assert kinds(fresh.apply(report("orders", ended(finding(), START_MS + 9_000)))) == []
     assert store.read.incidents().objects == before
     assert store.outbox.totals()[0].pending == 2
+
+
+def test_a_trouble_that_is_there_again_is_told_again(store, job):
+    """A broker's silence is dated by its last line: it has the same id when the leadership comes back to the broker."""
+    told = report("", finding(**STALLED))
+    assert [kinds(job.apply(each)) for each in (told, report("", at_ms=START_MS + 9_000), told)] == [
+        [("opened", "broker-1")],
+        [("closed", "broker-1")],
+        [("opened", "broker-1")],
+    ]
+    (again,) = store.read.incidents(state="open").objects
+    assert (again["transition"], again["at_ms"], again["closed_ms"]) == ("opened", START_MS + 9_000, None)
+    assert store.outbox.totals()[0].pending == 3
+    assert kinds(job.apply(report("", at_ms=START_MS + 10_000))) == [("closed", "broker-1")]
+
+
+def test_a_trouble_that_is_there_again_while_run_catches_up_is_told_again(store, job):
+    told = finding(**STALLED)
+    job.apply(report("", told))
+    job.apply(report("", at_ms=START_MS + 9_000))
+    assert kinds(job.apply(report("", told, at_ms=START_MS + 8_000), caught_up=False)) == []
+    assert kinds(job.apply(report("", told, at_ms=START_MS + 10_000), caught_up=False)) == [("opened", "broker-1")]
 
 
 def test_an_incident_that_ends_and_is_found_again_in_one_batch_stays_closed(store, job):
@@ -295,6 +330,8 @@ def test_a_group_that_vanished_while_nobody_read_is_dropped_and_its_incident_clo
     assert store.read.group(CLUSTER, "orders") is not None
 
 
+FOUND_AGAIN_BY_MS = START_MS + 2_000 + 120_000
+"""When a checkpoint that caught up in a batch with the usual `now_ms` has found again what still goes on."""
 STALLED = {"group": "", "rule": "telemetry-stalled", "member": "broker-1", "severity": "page"}
 
 
@@ -303,7 +340,8 @@ def test_a_brokers_incident_that_no_key_of_a_fresh_checkpoint_holds_is_supersede
     job.apply(report("", finding(**STALLED), holder="7"), report("", finding(**STALLED), holder="9"))
     fresh = Job(store, "c-2")
     assert kinds(fresh.apply(report("", holder="7.0"), caught_up=False)) == []
-    result = fresh.apply(progress())
+    assert kinds(fresh.apply(progress())) == []
+    result = fresh.apply(progress(), now_ms=FOUND_AGAIN_BY_MS)
     assert [(step.kind, step.incident.reason) for step in result.transitions if step.kind != "updated"] == [
         ("closed", "superseded")
     ]
@@ -315,6 +353,7 @@ def test_a_fresh_checkpoint_keeps_a_broker_incident_found_again(store, job):
     fresh = Job(store, "c-2")
     fresh.apply(report("", finding(**STALLED), holder="7"), caught_up=False)
     fresh.apply(progress())
+    fresh.apply(progress(), now_ms=FOUND_AGAIN_BY_MS)
     assert store.read.incidents(state="open").total == 1
     fresh.apply(report("", holder="7", at_ms=START_MS + 9_000))
     assert store.read.incidents().objects[0]["reason"] == "telemetry-back"
@@ -324,7 +363,40 @@ def test_a_restart_with_the_same_checkpoint_lets_go_of_no_brokers_incident(store
     job.apply(report("", finding(**STALLED), holder="7"))
     job.apply(progress(), caught_up=False)
     job.apply(progress())
+    job.apply(progress(), now_ms=FOUND_AGAIN_BY_MS)
     assert store.read.incidents(state="open").total == 1
+
+
+@pytest.mark.parametrize("rule", ["rebalance-stuck", "partition-unowned", "join-refused"])
+def test_a_fresh_checkpoint_closes_no_page_that_goes_on(store, job, rule):
+    """Its first reports are about last week, and it finds a slow trouble anew only a minute after it has begun."""
+    going_on = finding(rule=rule, severity="page")
+    job.apply(report("orders", going_on, view=view()))
+    fresh = Job(store, "c-2")
+    for at_ms, caught_up in ((START_MS - 3_600_000, False), (START_MS + 5_000, False), (START_MS + 6_000, True)):
+        assert kinds(fresh.apply(report("orders", view=view(), at_ms=at_ms), caught_up=caught_up)) == []
+    later = finding(rule=rule, severity="page", opened_ms=START_MS + 7_000)
+    assert kinds(fresh.apply(report("orders", later, at_ms=START_MS + 70_000))) == [("updated", "m-1")]
+    assert kinds(fresh.apply(progress(), now_ms=FOUND_AGAIN_BY_MS)) == []
+    assert kinds(fresh.apply(report("orders", view=view(), at_ms=START_MS + 80_000))) == [("closed", "m-1")]
+
+
+def test_a_page_that_a_fresh_checkpoint_does_not_find_again_closes_as_recovered(store, job):
+    job.apply(report("orders", finding(rule="rebalance-stuck"), view=view()))
+    fresh = Job(store, "c-2")
+    fresh.apply(report("orders", view=view()), caught_up=False)
+    fresh.apply(progress())
+    assert kinds(fresh.apply(progress(), now_ms=FOUND_AGAIN_BY_MS - 1)) == []
+    (step,) = fresh.apply(progress(), now_ms=FOUND_AGAIN_BY_MS).transitions
+    assert (step.kind, step.incident.reason) == ("closed", "recovered")
+
+
+def test_a_deletion_of_long_ago_that_a_fresh_checkpoint_reads_closes_nothing(store, job):
+    job.apply(report("orders", finding(), view=view()))
+    fresh = Job(store, "c-2")
+    assert kinds(fresh.apply(report("orders", deleted=True, at_ms=START_MS - 9_000), caught_up=False)) == []
+    (step,) = fresh.apply(report("orders", deleted=True, at_ms=START_MS + 9_000), caught_up=False).transitions
+    assert step.incident.reason == "group-deleted"
 
 
 def test_an_adopted_incident_resolves_after_what_is_configured_for_its_group(store, job):

@@ -14,6 +14,7 @@ from coordinator_model.shard.shard import Shard, ShardSettings
 from streaming.capture.file import open_text, read_rows
 from streaming.config import Settings
 from streaming.store import Store
+from tests.support.story import T0, Story, stable
 
 CAPTURES = sorted((Path(__file__).parents[2] / "fixtures" / "captures").glob("*.jsonl.gz"))
 SETTINGS = ShardSettings(cluster="default", partitions=0, live_from_ms=0)
@@ -71,4 +72,39 @@ def test_the_store_holds_what_replay_prints(capture, restarted, tmp_path):
     assert groups.keys() == {group["group"] for group in expected.groups}
     for group in expected.groups:
         assert [m["member_id"] for m in groups[group["group"]]] == [m["member_id"] for m in group["members"]]
+    store.close()
+
+
+def live_batches(story: Story, until_ms: int, batch_ms: int = 2_000) -> Iterator[list[dict]]:
+    """The outputs of a story's only shard, batch by batch, as the operator makes them while it happens."""
+    reading = capture_replay._read(story.source_rows(until_ms))
+    lines = [event for event in reading.events if not isinstance(event, capture_replay._WITHOUT_CLOCK)]
+    ticks = capture_replay._ticks(lines, capture_replay._gaps(reading), reading.mute)
+    named = [event for row in reading.cluster if (event := row.named(0)) is not None]
+    events = [*capture_replay._route(reading.events, 1)[0], *ticks, *named]
+    settings, state = ShardSettings(cluster="default", partitions=1, live_from_ms=T0), None
+    for end_ms in range(T0 + batch_ms, T0 + until_ms + 1, batch_ms):
+        shard = Shard.restore(0, settings, state, views_kept=True)
+        new = [event for event in events if end_ms - batch_ms < event.order_ms <= end_ms]
+        yield shard.apply(new, wall_ms=end_ms + 200)
+        state = shard.dump()
+
+
+def test_a_broker_that_is_still_mute_when_it_leads_again_is_told_again(tmp_path):
+    story = stable("m1", "m2", partitions=2)
+    story.brokers["broker-2"] = 0
+    story.leads(500, "broker-1", *range(5_000, 40_000, 5_000))
+    for name in ("m1", "m2"):
+        story.beats(name, 1_000, 10_000).beats(name, 41_000, 79_000, broker="broker-2")
+    story.silent(10_000, 200_000)
+    story.leads(40_000, "broker-2", *range(45_000, 80_000, 5_000))
+    story.leads(80_000, "broker-1", *range(85_000, 120_000, 5_000))
+    store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
+    told = []
+    for number, outputs in enumerate(live_batches(story, 120_000)):
+        result = store.apply_batch(
+            checkpoint_id="c", batch_id=number, outputs=read_outputs(outputs), settings=Settings()
+        )
+        told += [step.kind for step in result.transitions if step.incident.rule == "telemetry-stalled"]
+    assert told == [Kind.OPENED, Kind.CLOSED, Kind.OPENED]
     store.close()

@@ -98,6 +98,15 @@ class TestWebhook:
         assert len({headers["Idempotency-Key"] for headers in peer.headers}) == 3
         await_true(lambda: totals(store) == (0, 0, 3))
 
+    def test_an_incident_that_opens_again_is_no_repeated_message(self, apply, deliver, peer):
+        deliver({"kind": "webhook", "url": peer.url})
+        stuck = finding(rule="rebalance-stuck")
+        for told in ([stuck], [], [stuck]):
+            apply(report("orders", *told, at_ms=START_MS + 1_000))
+        peer.wait_for(lambda peer: len(peer.bodies) == 3)
+        assert [body["transition"] for body in peer.bodies] == ["opened", "closed", "opened"]
+        assert len({headers["Idempotency-Key"] for headers in peer.headers}) == 3
+
     def test_a_server_error_is_retried_and_nothing_overtakes(self, apply, deliver, peer, store):
         peer.statuses = [500, 503, 429]
         deliver({"kind": "webhook", "url": peer.url})
