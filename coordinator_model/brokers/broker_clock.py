@@ -23,6 +23,7 @@ from coordinator_model.brokers.coordinator_check import Proof
 from coordinator_model.brokers.former_coordinators import GOES_ON_MS, FormerCoordinators
 from coordinator_model.brokers.leadership import Leadership
 from coordinator_model.brokers.listeners import Listeners, is_address
+from coordinator_model.brokers.one_clock import PROBE_DUE_MS, BrokerClock
 from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS, TimerReset
 from coordinator_model.events import Event, LeaderNamed
 from coordinator_model.states import Cause
@@ -40,8 +41,6 @@ MAX_PROOFS = 600
 MAX_LOAD_MS = 30_000
 """If the coordinator has answered heartbeats with 0 for this long and given no other answer, it counts as loaded. A
 busy broker took 6 s to load 50 partitions."""
-PROBE_DUE_MS = 2_500
-"""After a hole the next probe comes within this time, even if it has to reconnect."""
 METADATA_DELAY_MS = 1_000
 """How long a broker's metadata may still name the old leader after the next one has loaded."""
 CROWDED_PROBES = 3
@@ -54,60 +53,6 @@ CLOCKS_APART_MS = 1_000
 """A record may be the predecessor's until this long after its last answer: its clock may be ahead by as much."""
 PROBES_IN_FLIGHT = 2
 """How many probe numbers may be missing because their requests were in flight when the broker died."""
-
-
-@dataclass(slots=True)
-class BrokerClock:
-    """One broker: its newest lines read and applied, its last probe numbers, its last refusal about this shard."""
-
-    read_ms: dict[str, int] = field(default_factory=dict)
-    """The newest line read, by partition. Such a line may still wait for the watermark."""
-    line_ms: int = 0
-    """The newest line applied."""
-    probes: dict[str, int] = field(default_factory=dict)
-    """The last probe number, by connection."""
-    refused_ms: int | None = None
-    silent_from_ms: int = 0
-    """The last hole in its lines: a pause, a restart or a loss."""
-    silent_to_ms: int = 0
-    probed_since_ms: dict[str, int] = field(default_factory=dict)
-    """When each probe connection was first seen."""
-    lost_to_ms: int = 0
-    """Lines before this instant are known to be lost, so a hole up to it is not a pause."""
-    stepped_ms: int = 0
-    """How far its clock has stepped away from the other brokers' clocks (``line_clocks``)."""
-    probed_ms: dict[str, int] = field(default_factory=dict)
-    """When the last probe was heard, by connection."""
-    bunches: dict[str, list[int]] = field(default_factory=dict)
-    """By connection: how many probe numbers in a row share the newest instant, and the instant before that one."""
-    answered_ms: int = 0
-    """Its last answer about the shard, whatever that answer proves."""
-    behind_ms: int | None = None
-    """How far its newest line was behind this machine's clock when it was read; None: not known."""
-    quiet_since_ms: int = 0
-    """Since when a line of the coordinator was awaited when this broker's newest line was applied, see ``silence``."""
-    quiet_seen_ms: int = 0
-    """This broker's first line since then, by its own clock."""
-
-    def was_probed_before(self, at_ms: int) -> bool:
-        """Tell whether a probe was heard just before an instant. Otherwise no other one had to come after it."""
-        return any(0 <= at_ms - heard_ms <= PROBE_DUE_MS for heard_ms in self.probed_ms.values())
-
-    @property
-    def was_probed_after_the_hole(self) -> bool:
-        """Whether a probe was heard after the last hole, or may still be."""
-        is_due = self.line_ms - self.silent_to_ms > PROBE_DUE_MS
-        return not is_due or max(self.probed_ms.values(), default=0) >= self.silent_to_ms
-
-    def is_older_than_the_hole(self, connection: str) -> bool:
-        """Tell whether a probe connection was there before the last hole: then its next probe shows what that was."""
-        since_ms = self.probed_since_ms.get(connection)
-        return since_ms is not None and since_ms <= self.silent_from_ms
-
-    def progress_ms(self, hold_ms: int) -> int:
-        """Return the newest line of the partition that is furthest behind, among those that it still writes to."""
-        newest_ms = max(self.read_ms.values(), default=0)
-        return min((at_ms for at_ms in self.read_ms.values() if at_ms >= newest_ms - hold_ms), default=0)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ coordinator's newest line came, or since it became the coordinator, if that is l
 (``CoordinatorTracker.awaited_since_ms``).
 """
 
-from coordinator_model.brokers.broker_clock import BrokerClock
+from coordinator_model.brokers.one_clock import BrokerClock
 
 
 def silence_by_peer_ms(since_ms: int, peer: BrokerClock) -> int:

@@ -6,11 +6,12 @@ from itertools import starmap
 from typing import Any, NamedTuple, get_args
 
 from coordinator_model.brokers.blindness import BlindWindow
-from coordinator_model.brokers.broker_clock import BrokerClock, CoordinatorTracker
+from coordinator_model.brokers.broker_clock import CoordinatorTracker
 from coordinator_model.brokers.former_coordinators import FormerCoordinators
 from coordinator_model.brokers.leadership import Claim, Leadership
 from coordinator_model.brokers.line_clocks import Doubt
 from coordinator_model.brokers.listeners import Listeners
+from coordinator_model.brokers.one_clock import BrokerClock
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.events import Event
 from coordinator_model.heartbeat_block import NO_HEARTBEATS, HeartbeatBlock

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator_model.brokers.broker_clock import PROBE_DUE_MS
+from coordinator_model.brokers.one_clock import PROBE_DUE_MS
 from tests.coordinator_model.rules.test_departed_rules import group, without
 from tests.support.story import Story, consumers, rebalance, stable
 
