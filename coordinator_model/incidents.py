@@ -349,9 +349,10 @@ def _unowned(incident: Incident, view: Mapping[str, Any]) -> list[Partition]:
     A group without members has none. The view does not show which partitions exist.
     """
     members = view["members"]
-    if not members or any(member["partitions_left_out"] for member in members):
+    if not members or any(member.get("partitions_left_out") for member in members):
         return []
-    topics = subscribed(member["topics"] for member in members) if view["type"] == GroupType.CLASSIC else None
+    is_classic = view.get("type") == GroupType.CLASSIC
+    topics = subscribed(member.get("topics") or () for member in members) if is_classic else None
     places = [(topic, number) for topic, number in incident.partitions]
     return unowned(wanted(places, topics), (place for member in members for place in held_by(member)))
 
