@@ -107,7 +107,9 @@ class Kept:
         self._begin_journal()  # if killed before this, the journal repeats batches of the snapshot
 
     def _begin_journal(self) -> None:
-        self._opened().truncate(0)
+        journal = self._opened()
+        journal.truncate(0)
+        journal.seek(0)  # else `tell` still says where it ended
         self._batches = 0
 
     def close(self) -> None:

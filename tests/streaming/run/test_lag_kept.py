@@ -87,10 +87,13 @@ def test_a_folder_that_is_gone_is_told_where_the_query_went_on(tmp_path):
         Kept(tmp_path / "lost").load(0)
 
 
-def test_a_write_that_fails_leaves_no_part_behind(tmp_path, monkeypatch):
+@pytest.mark.parametrize("is_first_after_snapshot", [False, True])
+def test_a_write_that_fails_leaves_no_part_behind(tmp_path, monkeypatch, is_first_after_snapshot):
     files = Kept(tmp_path)
     files.load(None)
     files.append(Batch(0, [b"a"]))
+    if is_first_after_snapshot:
+        files.snapshot({"batch_id": 0})
 
     def full(_):
         raise OSError("no space left on device")
@@ -101,7 +104,8 @@ def test_a_write_that_fails_leaves_no_part_behind(tmp_path, monkeypatch):
             files.append(Batch(1, [b"lost"]))
     files.append(Batch(1, [b"kept"]))
     files.close()
-    assert Kept(tmp_path).load(1)[1] == [Batch(0, [b"a"]), Batch(1, [b"kept"])]
+    before = [] if is_first_after_snapshot else [Batch(0, [b"a"])]
+    assert Kept(tmp_path).load(1)[1] == [*before, Batch(1, [b"kept"])]
 
 
 def test_a_full_disk_leaves_nothing_that_is_written_later(tmp_path):
