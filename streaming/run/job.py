@@ -160,6 +160,8 @@ class Job:
         self._started_ms = time.time_ns() // 1_000_000
         self._checkpoint: Checkpoint | None = None
         self._late_before_ms = NEVER_LATE_MS
+        self._is_caught_up = False
+        """Whether the last query had caught up when it was ended to start again: then the next one goes on as such."""
         self._changes = ClusterChanges(self.settings.kafka, self.topics)
         self._topic_names = TopicNames(partial(ask_topic_names, self.settings.kafka.python_client()))
 
@@ -250,7 +252,9 @@ class Job:
         )
         self._ask_first(end_offsets, lags)
         asked_ms = time.time_ns() // 1_000_000
-        catch_up = CatchUp(self.topics.ends(assigned), asked_ms=asked_ms)
+        is_caught_up = self._is_caught_up and checkpoint.resumed
+        self._is_caught_up = False  # after a failure there may be much to read
+        catch_up = CatchUp(self.topics.ends(assigned), done=is_caught_up, asked_ms=asked_ms)
         sink = Sink(
             self.store,
             self.settings,
@@ -263,11 +267,14 @@ class Job:
             lags=lags,
             catch_up=catch_up,
             checkpoint=checkpoint.folder,
+            caught_up=is_caught_up,
         )
         query = self._start(assigned, checkpoint, sink)
         try:
             with watch, end_offsets:
-                return self._watch(query, sink, catch_up, assigned, forget)
+                has_forgotten = self._watch(query, sink, catch_up, assigned, forget)
+            self._is_caught_up = catch_up.done
+            return has_forgotten
         finally:
             if not sink.close():
                 lags.abandon()
