@@ -187,6 +187,13 @@ class CommitTable:
             self.topic_ids.append(topic_id)
         return number
 
+    def _forget_unused_ids(self) -> None:
+        """Forget the topic ids that no slot has any more, or there would be ever more where topics are recreated."""
+        used, numbers = np.unique(np.append(self.topic_id, 0), return_inverse=True)
+        self.topic_id = numbers[:-1].astype(np.int32)
+        self.topic_ids = [self.topic_ids[number] for number in used.tolist()]
+        self._id_numbers = {topic_id: number for number, topic_id in enumerate(self.topic_ids)}
+
     def _append(self, rows: _Rows, ends_of: EndsOf) -> None:
         """Apply at most one row per slot, as `coordinator_model.lag.window.extended` does with one commit.
 
@@ -334,6 +341,7 @@ class CommitTable:
 
     def dump(self) -> dict[str, Any]:
         """Return the whole content in a form that `marshal` can write."""
+        self._forget_unused_ids()
         slots = self._index.slots
         pairs, partitions = self._pairs.by_number, self.partition[slots].astype(">i4").tobytes()
         keys = [

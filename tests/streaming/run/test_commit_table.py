@@ -118,6 +118,21 @@ def test_metadata_is_that_of_the_newest_commit():
     assert table.metadata == {}
 
 
+def test_only_topic_ids_in_use_are_kept():
+    """A topic that is recreated all day has ever new ones; another commit may have been made without one."""
+    table, another = CommitTable(), b"z" * 16
+    table.apply([block(("mail", "bills", 0, 1, 1, T0, 1, another), ("ship", "bills", 0, 1, 2))], ends_of)
+    for number in range(50):
+        newest = number.to_bytes(16)
+        table.apply([block(("pay", "orders", 0, 1, number, T0, 1, newest))], ends_of)
+    for kept in (CommitTable.load(table.dump()), table):
+        ids = [kept.topic_ids[kept.topic_id[kept.slots_of(group)[0]]] for group in ("pay", "mail", "ship")]
+        assert ids == [newest, another, b""]
+        assert len(kept.topic_ids) == 3
+    table.apply([block(("pay", "orders", 0, 2, 99, T0 + 9_000, 1, newest))], ends_of)
+    assert table.windows(table.slots_of("pay")).filled.tolist() == [2]  # of the same topic
+
+
 def test_slots_are_more_than_at_first():
     table = CommitTable()
     rows = [("pay", "orders", number, number, number) for number in range(5_000)]
