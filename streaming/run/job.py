@@ -43,7 +43,6 @@ from streaming.run.lag.group_lags import GroupLags
 from streaming.run.lag.kept import BrokenError, committed_batch
 from streaming.run.lanes import lane_names
 from streaming.run.layout import (
-    LIVE_KEYS_FILE,
     Checkpoint,
     Layout,
     locked,
@@ -51,11 +50,12 @@ from streaming.run.layout import (
     remembered_shuffle_partitions,
     retire_checkpoint,
 )
+from streaming.run.live_keys import LIVE_KEYS_FILE, LiveKeys
 from streaming.run.operator import OUTPUT_SCHEMA, STATE_SCHEMA, Operator
 from streaming.run.packing import Routing
 from streaming.run.probe import NONCE_FILE, Probe, remembered_nonce
 from streaming.run.session import JVM_SILENT, jvm_status, start_session, stop_session
-from streaming.run.sink import LiveKeys, Sink
+from streaming.run.sink import Sink
 from streaming.run.source import PACKED_SCHEMA, PackRows, source_rows
 from streaming.run.topic_ids import TOPIC_IDS_FILE, TopicIds
 from streaming.run.topics import Assigned, Existing, Topics

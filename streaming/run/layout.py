@@ -22,7 +22,6 @@ from coordinator_model.shard import snapshot
 from streaming.run.errors import RunError
 
 LAYOUT_FILE = "layout.json"
-LIVE_KEYS_FILE = "live-keys.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """The end of the job: one Spark action and one SQL transaction per batch; the groups' lags are added here."""
 
-import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ from streaming.run.catch_up import CatchUp, planned
 from streaming.run.cluster_facts import TopicNames
 from streaming.run.cluster_watch import ClusterWatch
 from streaming.run.lag.group_lags import GroupLags
-from streaming.run.layout import write_atomically
+from streaming.run.live_keys import LiveKeys
 from streaming.run.worker import without_collections
 from streaming.store import Store
 from streaming.store.lease import Lease
@@ -34,7 +33,7 @@ class Sink:
     settings: Settings
     checkpoint_id: str
     late_before_ms: int
-    live_keys: "LiveKeys"
+    live_keys: LiveKeys
     topic_names: TopicNames
     watch: ClusterWatch
     lease: Lease
@@ -106,35 +105,3 @@ class Sink:
         for asked, key in output["keys"].items():
             self.watch.heard(asked, key)
         return True
-
-
-class LiveKeys:
-    """The operator keys that hold groups, in a file: the source stage sends ticks only to these.
-
-    A small cluster's groups are in few of the fifty shards, and if the key is the group, no other list of keys exists.
-    A key gets its first ticks with its own first events (see `Packer.rows`), and from the next batch on through this
-    file. The file outlives the process, so after a restart every watched group still gets ticks.
-    """
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-        known = read_live_keys(file)
-        self._keys = frozenset(known or ())
-        self._written = known is not None
-
-    def update(self, groups_by_key: Mapping[str, int]) -> None:
-        """Apply the number of groups that each key of a batch holds; write the file only if it changes."""
-        empty = {key for key, groups in groups_by_key.items() if not groups}
-        keys = (self._keys | groups_by_key.keys()) - empty
-        if keys != self._keys or not self._written:
-            write_atomically(self._file, json.dumps(sorted(keys)))
-            self._keys, self._written = keys, True
-
-
-def read_live_keys(file: Path) -> list[str] | None:
-    """Return the operator keys in the file; None if it does not exist yet or cannot be read."""
-    try:
-        keys = json.loads(file.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return None
-    return keys if isinstance(keys, list) and all(isinstance(key, str) for key in keys) else None

@@ -37,16 +37,16 @@ from streaming.kafka_config import READER_GROUP_PREFIX
 from streaming.run.cluster_file import ClusterFile
 from streaming.run.commit_columns import CommitColumns, DecodedCommits
 from streaming.run.heartbeat_columns import NOT_FOUND, HeartbeatColumns, KnownHeartbeats, ScannedRows
+from streaming.run.live_keys import read_live_keys
 from streaming.run.packing import Packer, Routing
 from streaming.run.partition_rows import Indexes, PartitionRows, partition_rows_of
-from streaming.run.sink import read_live_keys
-from streaming.run.topics import Assigned, Offsets
 from streaming.run.worker import freeze_garbage, without_collections
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from streaming.config import Kafka
+    from streaming.run.topics import Assigned, Offsets
 
 log = structlog.get_logger(__name__)
 
@@ -73,7 +73,7 @@ _READER = {
 }
 
 
-def source_rows(spark: "SparkSession", kafka: "Kafka", assigned: Assigned, starts: Offsets) -> "DataFrame":
+def source_rows(spark: "SparkSession", kafka: "Kafka", assigned: "Assigned", starts: "Offsets") -> "DataFrame":
     """Read all topics, and the trigger row, as one stream of raw rows."""
     # The trigger row comes last: neighboring partitions share a task, and so eight ranges of lines are still split
     # four and four.
@@ -90,7 +90,7 @@ def _trigger_rows(spark: "SparkSession") -> "DataFrame":
     return rows.selectExpr(f"'{TRIGGER_TOPIC}' AS topic", *nothing)
 
 
-def kafka_rows(spark: "SparkSession", kafka: "Kafka", assigned: Assigned, starts: Offsets) -> "DataFrame":
+def kafka_rows(spark: "SparkSession", kafka: "Kafka", assigned: "Assigned", starts: "Offsets") -> "DataFrame":
     """Read all topics as one stream of raw rows."""
     rows = (
         spark.readStream.format("kafka")

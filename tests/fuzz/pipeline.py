@@ -26,9 +26,9 @@ from coordinator_model.shard.shard import ShardSettings
 from streaming.config import Settings
 from streaming.run import operator as operator_module
 from streaming.run import source as source_module
+from streaming.run.live_keys import LiveKeys
 from streaming.run.operator import Operator
 from streaming.run.packing import Routing
-from streaming.run.sink import LiveKeys
 from streaming.run.source import TRIGGER_TOPIC, PackRows
 from streaming.serve.app import create_app
 from streaming.serve.health import Health

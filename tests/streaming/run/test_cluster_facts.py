@@ -19,7 +19,8 @@ from streaming.run.catch_up import CatchUp
 from streaming.run.cluster_facts import ASK_AGAIN_S, TopicNames, ask_topic_names, read_session_timeouts
 from streaming.run.cluster_watch import ClusterWatch
 from streaming.run.lag.group_lags import GroupLags
-from streaming.run.sink import LiveKeys, Sink
+from streaming.run.live_keys import LiveKeys
+from streaming.run.sink import Sink
 from streaming.store import Store
 from streaming.store.lease import Lease
 from tests.support.story import TOPIC_ID, TOPIC_ID_TEXT, consumers

@@ -1,11 +1,13 @@
 import json
+import subprocess
+import sys
 
 import pytest
 
 from streaming.run.catch_up import CatchUp, planned
 from streaming.run.failures import reason_of
+from streaming.run.live_keys import LiveKeys, read_live_keys
 from streaming.run.session import RunError, require_java
-from streaming.run.sink import LiveKeys, read_live_keys
 
 
 def progress(end, rows_per_s=1_000.0):
@@ -95,3 +97,10 @@ def test_a_java_too_old_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(RunError, match="is Java 8"):
         require_java()
+
+
+def test_a_worker_of_spark_loads_no_clients_of_the_database_and_of_kafka():
+    """There is one for each core; those clients would cost it 50 MB and its start a second."""
+    script = "import sys, streaming.run.operator, streaming.run.source; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    assert {"sqlalchemy", "alembic", "kafka", "streaming.store"} & {*loaded} == set()

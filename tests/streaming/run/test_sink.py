@@ -10,7 +10,8 @@ from streaming.config import Settings
 from streaming.run.catch_up import CatchUp
 from streaming.run.cluster_watch import ClusterWatch
 from streaming.run.lag.group_lags import GroupLags
-from streaming.run.sink import LiveKeys, Sink
+from streaming.run.live_keys import LiveKeys
+from streaming.run.sink import Sink
 from streaming.run.worker import without_collections
 from streaming.store import Store
 from streaming.store.lease import Lease
