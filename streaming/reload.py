@@ -8,11 +8,13 @@ from typing import Final
 from streaming.config import ConfigError, Settings, load
 
 RUN_FIXED: Final = (
-    "cluster", "kafka", "store.url", "run.data_folder", "run.master", "run.operator_key", "run.shard_split",
-    "run.shuffle_partitions",
+    "cluster", "kafka", "store.url", "store.password", "run.data_folder", "run.master", "run.operator_key",
+    "run.shard_split", "run.shuffle_partitions",
 )  # fmt: skip
 """The settings that the job's session, readers and checkpoint were made with."""
-SERVE_FIXED: Final = ("store.url", "serve.host", "serve.port", "serve.tls_certfile", "serve.tls_keyfile")
+SERVE_FIXED: Final = (
+    "store.url", "store.password", "serve.host", "serve.port", "serve.tls_certfile", "serve.tls_keyfile",
+)  # fmt: skip
 """The settings that the server was started with."""
 
 
