@@ -107,7 +107,12 @@ class Cluster:
         return int(self._topics.get(topic, {"error_code": UNKNOWN_TOPIC})["error_code"])
 
     def _there(self, names: Iterable[str]) -> list[str]:
-        return [name for name in names if self._error_of(name) == 0]
+        """Return the topics that exist and can be read."""
+        return [name for name in names if self._error_of(name) == 0 and not self._leaderless(name)]
+
+    def _leaderless(self, topic: str) -> list[int]:
+        """Return the partitions of a topic that nobody can read now."""
+        return sorted(part["partition_index"] for part in self._topics[topic]["partitions"] if part["leader_id"] < 0)
 
     def _check_offsets(self) -> Check:
         name, topic = "records", self._kafka.offsets_topic
@@ -115,6 +120,8 @@ class Cluster:
             return fail(name, f"{topic} may not be described", ACL_ADVICE)
         if self._error_of(topic):
             return warn(name, f"{topic} does not exist: no group was ever used", "nothing to do, `run` waits for it")
+        if leaderless := self._leaderless(topic):
+            return _no_leader(name, topic, leaderless)
         try:
             partitions = self._partitions([topic])
             ends, begins = self._consumer.end_offsets(partitions), self._consumer.beginning_offsets(partitions)
@@ -144,6 +151,8 @@ class Cluster:
             return fail(name, f"{topic} may not be described", ACL_ADVICE)
         if self._error_of(topic):
             return warn(name, f"{topic} does not exist", "; then ".join(filter(None, [CREATE_ADVICE, advice])))
+        if leaderless := self._leaderless(topic):
+            return _no_leader(name, topic, leaderless)
         return ok(name, f"{topic}: {len(self._topics[topic]['partitions'])} partitions")
 
     def _check_lines(self, topics: list[str]) -> Iterator[Check]:
@@ -230,6 +239,11 @@ class Cluster:
         return None
 
 
+def _no_leader(name: str, topic: str, partitions: Iterable[int]) -> Check:
+    found = f"{topic}: no leader of partitions {_listed(partitions)}, so `run` reads nothing of any topic"
+    return fail(name, found, "start the brokers that hold their replicas")
+
+
 def _client_id(value: bytes | None) -> str | None:
     """Return the client id of the request that a telemetry line is about; None if it is no such line."""
     try:
@@ -239,8 +253,8 @@ def _client_id(value: bytes | None) -> str | None:
         return None
 
 
-def _listed(brokers: Iterable[int]) -> str:
-    return ", ".join(map(str, brokers))
+def _listed(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
 
 
 def _said(error: Exception) -> str:

@@ -49,7 +49,7 @@ def failure_of(error: BaseException, data_folder: Path) -> Failure:
     if re.search(r"org\.apache\.kafka\.\S*AuthorizationException", reason):
         return Failure(reason, "grant the rights: `group-monitor doctor --acls` prints the commands")
     if isinstance(error, KafkaError) or "org.apache.kafka." in reason:
-        return Failure(reason, "see that the brokers answer: group-monitor doctor")
+        return Failure(reason, "see that the brokers answer and that each partition has a leader: group-monitor doctor")
     return Failure(reason)
 
 

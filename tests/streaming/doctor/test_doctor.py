@@ -372,6 +372,19 @@ def test_while_brokers_restart_one_by_one_the_tier_is_told_of_each(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("topic", "check_name"), [("group-telemetry", "telemetry topic"), (Kafka().offsets_topic, "records")]
+)
+def test_a_partition_without_a_leader_is_a_failure_for_run_cannot_read_past_it(monkeypatch, topic, check_name):
+    partitions = [{"partition_index": number, "leader_id": leader} for number, leader in [(0, 1), (1, -1), (2, -1)]]
+    admin = Mock(describe_topics=lambda _: [{"name": topic, "error_code": 0, "partitions": partitions}])
+    monkeypatch.setattr(cluster_checks, "describe_cluster", lambda _: {"cluster_id": "c", "brokers": []})
+    monkeypatch.setattr(cluster_checks, "pushes", lambda _: Pushes.ASKED_FOR)
+    consumer = Mock(spec_set=[])  # kafka-python raises KeyError where a leader is unknown
+    [failed] = [check for check in Cluster(Kafka(), admin, consumer, "doctor").checks() if check.status is Status.FAIL]
+    assert (failed.name, "no leader of partitions 1, 2" in failed.found) == (check_name, True)
+
+
+@pytest.mark.parametrize(
     "wrap", [str, lambda line: json.dumps({"message": line}), lambda line: json.dumps({"log": line})]
 )
 def test_a_line_is_known_for_one_also_inside_a_shippers_json(wrap):
