@@ -6,7 +6,7 @@ from typing import Any
 
 import structlog
 
-from streaming.run.layout import write_atomically
+from streaming.run.replaced_file import write_atomically
 
 log = structlog.get_logger(__name__)
 

@@ -9,7 +9,6 @@ Topics may come and go: a single reader of all topics tolerates that.
 
 import fcntl
 import json
-import os
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ from typing import Any
 
 from coordinator_model.shard import snapshot
 from streaming.run.errors import RunError
+from streaming.run.replaced_file import write_atomically
 
 LAYOUT_FILE = "layout.json"
 
@@ -114,16 +114,6 @@ def locked(data_folder: Path) -> Iterator[None]:
                 f"{data_folder} cannot be used: {error.strerror}; choose another [run] data_folder"
             ) from None
         yield
-
-
-def write_atomically(file: Path, text: str) -> None:
-    """Replace a file: after a crash it has the old or the new text, never a part."""
-    temporary = file.with_suffix(".tmp")
-    with temporary.open("w", encoding="utf-8") as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-    temporary.replace(file)
 
 
 def _delete_all_but_newest(data_folder: Path) -> None:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from streaming.run.layout import write_atomically
+from streaming.run.replaced_file import write_atomically
 
 LIVE_KEYS_FILE = "live-keys.json"
 

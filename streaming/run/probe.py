@@ -30,7 +30,7 @@ from kafka.protocol.admin import ListGroupsRequest
 
 from streaming.connection.brokers import refused_logins
 from streaming.run.every import Every
-from streaming.run.layout import write_atomically
+from streaming.run.replaced_file import write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from streaming.run.catch_up import topics_read
-from streaming.run.layout import write_atomically
+from streaming.run.replaced_file import write_atomically
 from streaming.run.topics import Offsets
 
 TOPIC_IDS_FILE = "topics.json"

@@ -18,6 +18,7 @@ from typing import IO, Any, NamedTuple
 
 from coordinator_model.events import FAR_MS
 from coordinator_model.rules.outages import Dumped
+from streaming.run.replaced_file import replaced
 
 SNAPSHOT_FILE, JOURNAL_FILE = "snapshot", "journal"
 JOURNAL_BYTES = 256 * 1024 * 1024
@@ -98,12 +99,8 @@ class Kept:
 
     def snapshot(self, state: dict[str, Any]) -> None:
         """Write the state after batch `state["batch_id"]`, and empty the journal."""
-        temporary = self._folder / f"{SNAPSHOT_FILE}.tmp"
-        with temporary.open("wb") as out:
+        with replaced(self._folder / SNAPSHOT_FILE) as out:
             out.write(_framed(state))
-            out.flush()
-            os.fsync(out.fileno())
-        temporary.replace(self._folder / SNAPSHOT_FILE)
         self._begin_journal()  # if killed before this, the journal repeats batches of the snapshot
 
     def _begin_journal(self) -> None:

@@ -1,0 +1,28 @@
+"""Files that are replaced as a whole: after a crash they have the old content or the new one, never a part."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+
+@contextmanager
+def replaced(file: Path) -> Iterator[IO[bytes]]:
+    """Return where to write the new content; after an error the file has the old one, and nothing else is left."""
+    temporary = file.with_suffix(".tmp")
+    try:
+        with temporary.open("wb") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        temporary.replace(file)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_atomically(file: Path, text: str) -> None:
+    """Replace a file by a text."""
+    with replaced(file) as out:
+        out.write(text.encode("utf-8"))
