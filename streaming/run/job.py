@@ -30,7 +30,7 @@ from coordinator_model.shard.shard import ShardSettings
 from streaming.client_metrics.otlp import read_metrics
 from streaming.config import Settings
 from streaming.connection import diagnose
-from streaming.run.catch_up import CatchUp, read_all_from_ms, topics_read
+from streaming.run.catch_up import CatchUp
 from streaming.run.cluster_changes import ClusterChanges
 from streaming.run.cluster_facts import TopicNames, ask_topic_names
 from streaming.run.cluster_file import CLUSTER_FILE, ClusterFile
@@ -57,6 +57,7 @@ from streaming.run.probe import NONCE_FILE, Probe, remembered_nonce
 from streaming.run.session import JVM_SILENT, jvm_status, start_session, stop_session
 from streaming.run.sink import Sink
 from streaming.run.source import PACKED_SCHEMA, PackRows, source_rows
+from streaming.run.spark_offsets import read_all_from_ms, topics_read
 from streaming.run.topic_ids import TOPIC_IDS_FILE, TopicIds
 from streaming.run.topics import Assigned, Existing, Topics
 from streaming.store import Store, StoreError

@@ -10,11 +10,12 @@ from coordinator_model.group_report import read_outputs, reports_in
 from coordinator_model.thresholds import Thresholds
 from streaming import json_text
 from streaming.config import Settings
-from streaming.run.catch_up import CatchUp, planned
+from streaming.run.catch_up import CatchUp
 from streaming.run.cluster_facts import TopicNames
 from streaming.run.cluster_watch import ClusterWatch
 from streaming.run.lag.group_lags import GroupLags
 from streaming.run.live_keys import LiveKeys
+from streaming.run.spark_offsets import planned
 from streaming.run.worker import without_collections
 from streaming.store import Store
 from streaming.store.lease import Lease

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from streaming.run.catch_up import topics_read
 from streaming.run.replaced_file import write_atomically
+from streaming.run.spark_offsets import topics_read
 from streaming.run.topics import Offsets
 
 TOPIC_IDS_FILE = "topics.json"

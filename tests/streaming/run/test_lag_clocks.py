@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from streaming.run.catch_up import read_all_from_ms
 from streaming.run.job import LAG_FOLDER, Job
 from streaming.run.lag.broker_clocks import BrokerClocks
 from streaming.run.lag.group_lags import GroupLags
 from streaming.run.layout import Layout
+from streaming.run.spark_offsets import read_all_from_ms
 from tests.streaming.run.lag_story import T0
 
 

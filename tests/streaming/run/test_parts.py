@@ -4,10 +4,11 @@ import sys
 
 import pytest
 
-from streaming.run.catch_up import CatchUp, planned
+from streaming.run.catch_up import CatchUp
 from streaming.run.failures import reason_of
 from streaming.run.live_keys import LiveKeys, read_live_keys
 from streaming.run.session import RunError, require_java
+from streaming.run.spark_offsets import planned
 
 
 def progress(end, rows_per_s=1_000.0):

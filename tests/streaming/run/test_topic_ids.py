@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from streaming.run.catch_up import topics_read
+from streaming.run.spark_offsets import topics_read
 from streaming.run.topic_ids import TopicIds, cut_short
 
 
