@@ -7,8 +7,6 @@ If that does not help either, the job ends.
 """
 
 import gc
-import os
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -54,7 +52,7 @@ from streaming.run.live_keys import LIVE_KEYS_FILE, LiveKeys
 from streaming.run.operator import OUTPUT_SCHEMA, STATE_SCHEMA, Operator
 from streaming.run.packing import Routing
 from streaming.run.probe import NONCE_FILE, Probe, remembered_nonce
-from streaming.run.session import JVM_SILENT, jvm_status, start_session, stop_session
+from streaming.run.session import JVM_SILENT, cores, jvm_status, start_session, stop_session
 from streaming.run.sink import Sink
 from streaming.run.source import PACKED_SCHEMA, PackRows, source_rows
 from streaming.run.spark_offsets import read_all_from_ms, topics_read
@@ -102,7 +100,7 @@ def run_job(
     with ExitStack() as stack:
         stack.enter_context(locked(run.data_folder))
         remembered = remembered_shuffle_partitions(run.data_folder)
-        shuffle_partitions = run.shuffle_partitions or remembered or _cores(run.master)
+        shuffle_partitions = run.shuffle_partitions or remembered or cores(run.master)
         reached = _reach(settings, stop)
         if reached is None:
             return
@@ -488,12 +486,3 @@ def _tell(checkpoint: Checkpoint) -> None:
     if checkpoint.changes:
         log.warning("the old checkpoint does not fit and is kept aside; a fresh one begins", because=checkpoint.changes)
     log.info("going on" if checkpoint.resumed else "fresh checkpoint", checkpoint=name, live_from_ms=begins_ms)
-
-
-def _cores(master: str) -> int:
-    """Return how many tasks the master runs at once; `local[…]` is parsed as Spark does."""
-    if found := re.fullmatch(r"local-cluster\[(\d+),\s*(\d+),.*\]", master):
-        return int(found[1]) * int(found[2])
-    if found := re.fullmatch(r"local\[(\d+).*\]", master):
-        return int(found[1])
-    return os.cpu_count() or 2

@@ -44,6 +44,15 @@ def start_session(run: Run, shuffle_partitions: int, more: Mapping[str, str] | N
     return session
 
 
+def cores(master: str) -> int:
+    """Return how many tasks the master runs at once; `local[…]` is parsed as Spark does."""
+    if found := re.fullmatch(r"local-cluster\[(\d+),\s*(\d+),.*\]", master):
+        return int(found[1]) * int(found[2])
+    if found := re.fullmatch(r"local\[(\d+).*\]", master):
+        return int(found[1])
+    return os.cpu_count() or 2
+
+
 def _without_checksums(session: SparkSession) -> None:
     """Keep Hadoop from writing a checksum file beside each local file: it starts a `chmod` process for each.
 
