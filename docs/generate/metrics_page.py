@@ -93,7 +93,7 @@ def fill(store: Store) -> None:
     ]
     store.apply_batch(checkpoint_id="c", batch_id=1, outputs=outputs, settings=SETTINGS, now_ms=START_MS + 1_300)
     suite = {"cluster": CLUSTER, "suite": "groups", "expectation": "expect_column_values_to_not_be_null(group)"}
-    store.write_quality([{**suite, "success": True, "checked_ms": NOW_MS, "unexpected": 0, "sample": "[]"}])
+    store.write_quality(CLUSTER, [{**suite, "success": True, "checked_ms": NOW_MS, "unexpected": 0, "sample": "[]"}])
     store.outbox.fan_out({"log": ("warn",)})
     first, second = store.outbox.due("log", NOW_MS)[:2]
     store.outbox.attempt([first.id])

@@ -30,14 +30,13 @@ def quality_command(config: Path, docs: Path | None, *, as_json: bool) -> None:
     settings = settings_of(config)  # before the imports below, which take seconds
     from streaming.quality.checker import Checker
     from streaming.quality.sample import take
-    from streaming.quality.watch import of
 
     store = _opened(settings)
     if docs is not None:
         docs.mkdir(parents=True, exist_ok=True)
     checker = Checker(docs)
-    frames = take(store, settings.quality.sample_rows, time.time_ns() // 1_000_000, {})
-    verdicts = checker.check(of(settings.cluster, frames.rows), settings.cluster)
+    frames = take(store, settings.cluster, settings.quality.sample_rows, time.time_ns() // 1_000_000, {})
+    verdicts = checker.check(frames.rows, settings.cluster)
     for verdict in verdicts:
         if as_json:
             click.echo(json.dumps(verdict._asdict()))

@@ -1,4 +1,4 @@
-"""The sample: rows of the newest groups, members, generations and incidents, and one row per cluster for its sources.
+"""The sample of a cluster: rows of its newest groups, members, generations and incidents, and one for its sources.
 
 Each frame has at most `rows` rows, and always has all its columns, even without rows.
 """
@@ -31,23 +31,23 @@ class Frames(NamedTuple):
     """The rows of each frame, and the counters at that instant, from which the next sample counts on."""
 
     rows: Mapping[str, list[Row]]
-    counters: Mapping[str, Mapping[str, int]]
+    counters: Mapping[str, int]
 
 
-def take(store: Store, rows: int, now_ms: int, before: Mapping[str, Mapping[str, int]]) -> Frames:
-    """Take a sample of at most `rows` rows per frame; `before`: the counters of the previous sample."""
+def take(store: Store, cluster: str, rows: int, now_ms: int, before: Mapping[str, int]) -> Frames:
+    """Take a sample of at most `rows` rows per frame; `before`: the counters of the cluster's previous sample."""
     groups: list[Row] = []
     members: list[Row] = []
-    for view in store.read.newest_groups(rows):
+    for view in store.read.newest_groups(cluster, rows):
         groups.append(_group(view, now_ms))
         members += [_member(view, member) for member in view["members"][: rows - len(members)]]
-    counters = store.read.counters()
+    counters = store.read.counters().get(cluster, {})
     frames = {
         "groups": groups,
         "members": members,
-        "generations": list(_steps(store, rows)),
-        "incidents": [_incident(incident, now_ms) for incident in store.read.incidents(limit=rows)],
-        "sources": list(_sources(store, counters, before, now_ms)),
+        "generations": list(_steps(store, cluster, rows)),
+        "incidents": [_incident(incident, now_ms) for incident in store.read.incidents(cluster=cluster, limit=rows)],
+        "sources": [_sources(store, cluster, counters, before, now_ms)],
     }
     return Frames(frames, counters)
 
@@ -81,12 +81,13 @@ def _member(view: Mapping[str, Any], member: Mapping[str, Any]) -> Row:
     }
 
 
-def _steps(store: Store, rows: int) -> Iterable[Row]:
+def _steps(store: Store, cluster: str, rows: int) -> Iterable[Row]:
     """Compare each of the newest generations with the one before it, unless the group was created in between."""
     known, groups = tables.generations.c, tables.groups.c
     chosen = (
         select(groups.cluster, known.group_key, known.generation, known.at_ms, known.body)
         .join(tables.groups, groups.group_key == known.group_key)
+        .where(groups.cluster == cluster)
         .order_by(known.at_ms.desc())
         .limit(rows)
     )
@@ -117,28 +118,21 @@ def _incident(incident: Mapping[str, Any], now_ms: int) -> Row:
     }
 
 
-def _sources(
-    store: Store, counters: Mapping[str, Mapping[str, int]], before: Mapping[str, Mapping[str, int]], now_ms: int
-) -> Iterable[Row]:
-    """Yield one row per cluster: its share of covered brokers, and of rows rejected since the last sample."""
-    brokers = store.read.brokers()
-    for run in store.read.runs():
-        own = [broker for broker in brokers if broker.cluster == run.cluster]
-        since = {
-            name: value - before.get(run.cluster, {}).get(name, 0)
-            for name, value in counters.get(run.cluster, {}).items()
-        }
-        read = sum(value for name, value in since.items() if name.startswith("ingest:"))
-        rejected = sum(value for name, value in since.items() if name.startswith("quarantined:"))
-        yield {
-            "cluster": run.cluster,
-            "covered_ratio": sum(broker.covered for broker in own) / len(own) if own else None,
-            "rejected_ratio": rejected / (read + rejected) if read + rejected else None,
-            "unknown_versions": sum(
-                value
-                for name, value in since.items()
-                if name.startswith("decoded:") and name.endswith(f":{Outcome.UNKNOWN_VERSION}")
-            ),
-            "delay_ms": max((broker.delay_ms for broker in own if broker.delay_ms is not None), default=None),
-            "progress_ahead_ms": max((broker.progress_ms - now_ms for broker in own), default=None),
-        }
+def _sources(store: Store, cluster: str, counters: Mapping[str, int], before: Mapping[str, int], now_ms: int) -> Row:
+    """Return the share of covered brokers, and of rows rejected since the last sample."""
+    own = [broker for broker in store.read.brokers() if broker.cluster == cluster]
+    since = {name: value - before.get(name, 0) for name, value in counters.items()}
+    read = sum(value for name, value in since.items() if name.startswith("ingest:"))
+    rejected = sum(value for name, value in since.items() if name.startswith("quarantined:"))
+    return {
+        "cluster": cluster,
+        "covered_ratio": sum(broker.covered for broker in own) / len(own) if own else None,
+        "rejected_ratio": rejected / (read + rejected) if read + rejected else None,
+        "unknown_versions": sum(
+            value
+            for name, value in since.items()
+            if name.startswith("decoded:") and name.endswith(f":{Outcome.UNKNOWN_VERSION}")
+        ),
+        "delay_ms": max((broker.delay_ms for broker in own if broker.delay_ms is not None), default=None),
+        "progress_ahead_ms": max((broker.progress_ms - now_ms for broker in own), default=None),
+    }

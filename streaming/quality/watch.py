@@ -10,7 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from streaming.config import Settings
 from streaming.extras import how_to_install
-from streaming.quality.sample import Row, take
+from streaming.quality.sample import take
 from streaming.store import Store
 from streaming.store.batch import DATA_QUALITY
 from streaming.store.database import clean
@@ -36,7 +36,7 @@ class QualityWatch(threading.Thread):
         self._leads = leads
         self._stop_event = stop
         self._checker: Checker | None = None
-        self._counters: Mapping[str, Mapping[str, int]] = {}
+        self._counters: dict[str, Mapping[str, int]] = {}
         self._failures: dict[tuple[str, str], int] = {}
         self._log = structlog.get_logger("quality")
 
@@ -59,12 +59,13 @@ class QualityWatch(threading.Thread):
         from streaming.quality.checker import Checker  # noqa: PLC0415 - imports great-expectations, when first needed
 
         self._checker = self._checker or Checker()
-        frames = take(self._store, self._settings.quality.sample_rows, now_ms, self._counters)
-        self._counters = frames.counters
         verdicts = []
         for run in self._store.read.runs():
-            of_cluster = self._checker.check(of(run.cluster, frames.rows), run.cluster)
-            self._store.write_quality([as_row(verdict, now_ms) for verdict in of_cluster])
+            before = self._counters.get(run.cluster, {})
+            frames = take(self._store, run.cluster, self._settings.quality.sample_rows, now_ms, before)
+            self._counters[run.cluster] = frames.counters
+            of_cluster = self._checker.check(frames.rows, run.cluster)
+            self._store.write_quality(run.cluster, [as_row(verdict, now_ms) for verdict in of_cluster])
             self._tell(run.cluster, of_cluster, now_ms)
             verdicts += of_cluster
         return verdicts
@@ -84,11 +85,6 @@ class QualityWatch(threading.Thread):
         if failing or held:
             report = own_report(cluster, findings(failing, now_ms, since_ms), now_ms)
             self._store.apply_own(report, DATA_QUALITY, self._settings)
-
-
-def of(cluster: str, frames: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
-    """Return the rows of one cluster."""
-    return {name: [row for row in rows if row["cluster"] == cluster] for name, rows in frames.items()}
 
 
 def findings(failing: "Iterable[ExpectationResult]", now_ms: int, since_ms: Mapping[str, int]) -> list[dict[str, Any]]:

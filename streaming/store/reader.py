@@ -307,9 +307,10 @@ class StoreReader:
         moved = {(row.cluster, row.group_id): json.loads(row.body)["partitions_moved"] for row in found}  # the last
         return [Moves(cluster, group, partitions) for (cluster, group), partitions in moved.items()]
 
-    def newest_groups(self, limit: int) -> Page[str]:
-        """Return the views of the groups that were seen last."""
-        return self._groups(_WEIGHED.order_by(tables.groups.c.at_ms.desc()).limit(limit))
+    def newest_groups(self, cluster: str, limit: int) -> Page[str]:
+        """Return the views of the groups of a cluster that were seen last."""
+        some = _WEIGHED.where(_all_of(_equal(tables.groups.c.cluster, cluster)))
+        return self._groups(some.order_by(tables.groups.c.at_ms.desc()).limit(limit))
 
     def quality(self) -> list[QualityResult]:
         """Return the results of the newest check of data quality."""

@@ -138,10 +138,12 @@ class Store:
                 if "cluster" in table.c and table is not tables.incidents:
                     connection.execute(delete(table).where(table.c.cluster == clean(cluster, 255)))
 
-    def write_quality(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Replace the results of a check of data quality."""
+    def write_quality(self, cluster: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Replace a cluster's results of a check of data quality; an expectation may be gone since the last one."""
+        known = tables.quality
         with self._writer.begin() as connection:
-            upsert(connection, tables.quality, rows, changing=("success", "checked_ms", "unexpected", "sample"))
+            connection.execute(delete(known).where(known.c.cluster == clean(cluster, 255)))
+            upsert(connection, known, rows)
 
     def prune(self, before_ms: int) -> bool:
         """Delete some thousand rows of what ended before an instant; return True if there may be more of them.

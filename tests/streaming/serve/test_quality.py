@@ -9,12 +9,14 @@ import pytest
 pytest.importorskip("great_expectations")
 
 from click.testing import CliRunner
+from sqlalchemy import insert
 
 from coordinator_model.group_report import GroupReport
 from streaming.cli import main
 from streaming.quality.checker import Checker, to_frame
 from streaming.quality.sample import COLUMNS, take
 from streaming.quality.watch import FAILURES_TO_TELL, QualityWatch
+from streaming.store import tables
 from streaming.store.store import wall_ms
 from tests.support.outputs import CLUSTER, START_MS, decoded, finding, member, progress, rejected, report, view
 
@@ -31,7 +33,7 @@ def failing(store, checker):
     """Names of the expectations that a sample of the store fails."""
 
     def _failing(now_ms=NOW_MS):
-        frames = take(store, 1_000, now_ms, {})
+        frames = take(store, CLUSTER, 1_000, now_ms, {})
         return {
             f"{v.suite}.{v.expectation.partition('(')[2][:-1]}": v
             for v in checker.check(frames.rows, CLUSTER)
@@ -102,25 +104,34 @@ def test_a_generation_that_goes_back_is_found_and_a_group_made_anew_is_not(apply
 
 def test_rejected_rows_count_by_their_share_since_the_last_sample(apply, store, checker):
     apply(*(rejected(offset=number) for number in range(5)), progress(counts={"heartbeats": 95}))
-    first = take(store, 1_000, NOW_MS, {})
+    first = take(store, CLUSTER, 1_000, NOW_MS, {})
     assert first.rows["sources"][0]["rejected_ratio"] == 0.05
     apply(progress(counts={"heartbeats": 1_000}))
-    assert take(store, 1_000, NOW_MS, first.counters).rows["sources"][0]["rejected_ratio"] == 0
+    assert take(store, CLUSTER, 1_000, NOW_MS, first.counters).rows["sources"][0]["rejected_ratio"] == 0
 
 
 def test_a_sample_is_bounded_whatever_the_fleet(apply, store):
     apply(*(report(f"g{number}", view=view(f"g{number}", members=5)) for number in range(50)))
-    frames = take(store, 10, NOW_MS, {})
+    frames = take(store, CLUSTER, 10, NOW_MS, {})
     assert {name: len(rows) for name, rows in frames.rows.items()} == {
         "groups": 10, "members": 10, "generations": 0, "incidents": 0, "sources": 1,
     }  # fmt: skip
+
+
+def test_a_large_cluster_leaves_a_small_one_its_sample(apply, store):
+    """All shared one sample: without rows every expectation about the small one was met."""
+    apply(report(view=view(cluster="small"), at_ms=START_MS - 1), progress(), cluster="small")
+    apply(*(report(f"g{number}", finding(f"g{number}"), view=view(f"g{number}")) for number in range(50)))
+    rows = take(store, "small", 10, NOW_MS, {}).rows
+    assert [(row["cluster"], row["group"]) for row in rows["groups"]] == [("small", "orders")]
+    assert {row["cluster"] for of_frame in rows.values() for row in of_frame} == {"small"}
 
 
 @pytest.mark.parametrize("name", COLUMNS)
 def test_rows_and_columns_agree(apply, store, name):
     apply(report("orders", finding(), view=view()), progress())
     apply(report("orders", finding(), view=view(generation=4, stable_since_ms=START_MS)))
-    rows = take(store, 10, NOW_MS, {}).rows[name]
+    rows = take(store, CLUSTER, 10, NOW_MS, {}).rows[name]
     assert rows
     assert set(rows[0]) == set(COLUMNS[name]) == set(to_frame(name, rows).columns)
 
@@ -148,6 +159,25 @@ class TestWatch:
         watch.check(now_ms + 10)
         assert client.json("/api/v1/incidents?state=open") == []
         assert store.read.incidents().total == 1
+
+    def test_the_result_of_an_expectation_that_is_gone_is_gone(self, apply, watch, store):
+        """One that an upgrade renamed after it had failed was exported as failing for ever."""
+        apply(progress(), cluster="dev")
+        apply(progress())
+        watch.check(NOW_MS)
+        known = {(row.cluster, row.expectation) for row in store.read.quality()}
+        old = {
+            "suite": "groups",
+            "expectation": "old",
+            "success": False,
+            "checked_ms": 0,
+            "unexpected": 1,
+            "sample": "",
+        }
+        with store.engine.begin() as connection:
+            connection.execute(insert(tables.quality), [old | {"cluster": name} for name in ("dev", CLUSTER)])
+        watch.check(NOW_MS + 1)
+        assert {(row.cluster, row.expectation) for row in store.read.quality()} == known
 
     def test_a_restarted_serve_goes_on_with_its_incident(self, apply, watch, store, settings, checker):
         apply(report(view=view(state="Confused", leader=None)), progress())
