@@ -35,7 +35,9 @@ def _one_line(_: click.Context, __: click.Parameter, text: str) -> str:
     return text
 
 
-def _one_line_or_none(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+def _path(context: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
+    if text == "":
+        raise click.BadParameter("a path is needed")
     return None if text is None else _one_line(context, parameter, text)
 
 
@@ -98,7 +100,7 @@ def _properties(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -
 @click.option(
     "--file",
     metavar="PATH",
-    callback=_one_line_or_none,
+    callback=_path,
     help="Write the lines to this file, for a log shipper, and not to the topic (docs/log-shippers.md).",
 )
 @click.option(

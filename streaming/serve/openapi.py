@@ -6,6 +6,9 @@ from coordinator_model.states import GroupState
 from streaming.serve.runbooks import RULES
 from streaming.store.lags import STATUSES, UNKNOWN
 
+_REFUSALS: Final = ("400", "401", "404", "421", "500", "503")
+"""421: under a host name that is not ours; 503: the database fails."""
+
 
 def _query(name: str, words: str, **schema: Any) -> dict[str, Any]:
     return {"name": name, "in": "query", "description": words, "schema": schema or {"type": "string"}}
@@ -14,7 +17,7 @@ def _query(name: str, words: str, **schema: Any) -> dict[str, Any]:
 def _get(words: str, parameters: list[dict[str, Any]], schema: dict[str, Any]) -> dict[str, Any]:
     content = {"application/json": {"schema": schema}}
     wrong = {"description": "what is wrong", "content": {"application/json": {"schema": _ref("Error")}}}
-    answers = {"200": {"description": words, "content": content}, "400": wrong, "401": wrong, "404": wrong}
+    answers = {"200": {"description": words, "content": content}, **dict.fromkeys(_REFUSALS, wrong)}
     return {"get": {"summary": words, "parameters": parameters, "responses": answers}}
 
 

@@ -184,6 +184,7 @@ def server_config(app: ASGIApp, settings: Settings, listener: Listener) -> uvico
         backlog=BACKLOG,
         h11_max_incomplete_event_size=MAX_HEAD_BYTES,
         log_config=None,
+        log_level="error",  # a warning for each request that is no HTTP would let anybody fill the log
         access_log=False,
         server_header=False,
         lifespan="off",

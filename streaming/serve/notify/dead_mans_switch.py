@@ -6,6 +6,7 @@ leads, the database answers, and every `run` has caught up and makes progress.
 
 import json
 import threading
+from typing import Final
 
 import requests
 import structlog
@@ -17,6 +18,9 @@ from streaming.serve.notify.base import Delivered, post
 from streaming.store import Store
 from streaming.store.store import wall_ms
 from streaming.store.trouble import as_fields
+
+AGAIN_S: Final = 5.0
+"""When the next heartbeat is tried if one was not delivered: after a start this `serve` may not lead yet."""
 
 
 class DeadMansSwitch(threading.Thread):
@@ -38,13 +42,15 @@ class DeadMansSwitch(threading.Thread):
     def run(self) -> None:
         """Repeat `beat` until stopped."""
         while not self._stop_event.is_set():
+            delivered = False
             try:
-                self.beat(wall_ms())
+                delivered = self.beat(wall_ms())
             except SQLAlchemyError as error:
                 self._log.warning("no heartbeat: the database failed", **as_fields(error))
             except Exception:  # noqa: BLE001 - see the message
                 self._log.exception("no heartbeat, unexpected error: the next one is tried")
-            self._stop_event.wait(self._every_ms / 1_000)
+            every_s = self._every_ms / 1_000
+            self._stop_event.wait(every_s if delivered else min(every_s, AGAIN_S))
 
     def beat(self, now_ms: int) -> bool:
         """Send one heartbeat if all is well; return whether it was delivered."""

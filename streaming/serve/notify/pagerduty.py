@@ -61,6 +61,6 @@ def event(payload: Payload) -> dict[str, Any]:
             "component": shown(incident["group"], 255),
             "group": shown(incident["cluster"], 255),
             "class": incident["rule"],
-            "custom_details": {**annotations(payload), **payload["labels"]},
+            "custom_details": {**payload["labels"], **annotations(payload)},
         },
     }

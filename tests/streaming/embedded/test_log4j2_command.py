@@ -257,6 +257,7 @@ def test_another_listener_does_not_take_the_configuration_s_security(tmp_path):
         ["--property", "acks=all\nrootLogger.level = off"],
         ["--format", "xml"],
         ["--file", "a\nb"],
+        ["--file", ""],
         ["--config", "/nowhere/monitor.toml"],
     ],
 )

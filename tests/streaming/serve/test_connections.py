@@ -142,6 +142,12 @@ def impatient(monkeypatch) -> None:
     monkeypatch.setattr(connections, "ANSWER_S", 1.5)
 
 
+def test_what_is_no_http_does_not_fill_the_log(client, caplog):
+    with connect(client.base, b"nonsense\r\n\r\n") as opened:
+        assert b" 400 " in opened.recv(65_536)
+    assert caplog.text == ""
+
+
 @pytest.mark.usefixtures("impatient")
 class TestTimes:
     @pytest.mark.parametrize("head", [b"", b"GET /healthz HTTP/1.1\r\nHost: loc", b"nonsense"])

@@ -15,7 +15,7 @@ from streaming.serve import missed
 from streaming.serve.health import Health
 from streaming.serve.leader import LEASE_S, TRUSTED_S, Leader
 from streaming.serve.maintenance import Maintenance
-from streaming.serve.notify import delivery_worker
+from streaming.serve.notify import dead_mans_switch, delivery_worker
 from streaming.serve.notify.base import LONGEST_PAUSE_MS, Delivered, Rejected, Retry, retry_after_ms
 from streaming.serve.notify.dead_mans_switch import DeadMansSwitch
 from streaming.serve.notify.delivery_worker import REMIND_MS, DeliveryWorker
@@ -31,7 +31,7 @@ from streaming.store.store import wall_ms
 from tests.streaming.serve import alertmanager as real
 from tests.streaming.serve.notify.test_notify import CLOSED, PAYLOAD, WRITTEN, alerts, deliver, totals  # noqa: F401
 from tests.support.outputs import CLUSTER, START_MS, ended, finding, progress, report, view
-from tests.support.waiting import await_true
+from tests.support.waiting import PATIENCE_S, await_true
 
 SEVERITIES = ("info", "warn", "page")
 
@@ -354,6 +354,11 @@ class TestPagerDuty:
         assert len(made["payload"]["source"]) <= 255
         assert len(str(made)) < 512_000
 
+    def test_a_label_hides_no_fact(self):
+        made = event(PAYLOAD | {"labels": {"cause": "a label", "team": "shop"}})
+        details = made["payload"]["custom_details"]
+        assert (details["cause"], details["team"]) == (PAYLOAD["incident"]["cause"], "shop")
+
     @pytest.mark.parametrize(
         ("status", "answer"), [(202, Delivered()), (400, Rejected("answered 400")), (429, Retry("answered 429"))]
     )
@@ -406,6 +411,20 @@ class TestHeartbeat:
         monkeypatch.setattr(store.read, "runs", lambda: runs() if asked else asked.append(1) or 1 / 0)
         pulse._every_ms = 10
         pulse.start()
+        peer.wait_for(lambda peer: peer.bodies)
+        pulse._stop_event.set()
+        pulse.join()
+
+    def test_it_begins_as_soon_as_this_serve_leads(self, apply, pulse, peer, monkeypatch):
+        """The first heartbeat after a start was often lost, and the next came a minute later."""
+        apply(progress())
+        pulse._leader.resign()
+        looked, well = threading.Event(), pulse._health.readiness
+        monkeypatch.setattr(dead_mans_switch, "AGAIN_S", 0.01)
+        monkeypatch.setattr(pulse._health, "readiness", lambda runs: looked.set() or well(runs))
+        pulse.start()
+        assert looked.wait(PATIENCE_S)
+        pulse._leader.refresh()
         peer.wait_for(lambda peer: peer.bodies)
         pulse._stop_event.set()
         pulse.join()
