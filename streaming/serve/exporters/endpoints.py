@@ -4,10 +4,13 @@ The first two have no label for the cluster: if there are several clusters, `?cl
 `run` makes no progress is not served, for its lags stand still: without it an alert about lag would be silent for ever.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
+import anyio.to_thread
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
@@ -26,6 +29,8 @@ EXPORTERS: Final[Mapping[str, Callable[[Reading], Exposition]]] = {
     "kafka-exporter": kafka_exporter.exposition,
     "burrow": burrow.exposition,
 }
+SCRAPES_AT_ONCE: Final = 3
+"""More wait, without one of the threads that answer everything else: a scrape that its scraper gave up goes on."""
 _NAME_THE_CLUSTER: Final = frozenset({"burrow"})
 
 
@@ -35,15 +40,22 @@ class Exporters:
 
     store: Store
     health: Health
+    turns: asyncio.Semaphore = field(default_factory=partial(asyncio.Semaphore, SCRAPES_AT_ONCE))
 
     def routes(self) -> list[Route]:
         """Return the routes."""
         return [Route(f"/metrics/{name}", self._endpoint(name)) for name in EXPORTERS]
 
-    def _endpoint(self, name: str) -> Callable[[Request], Response]:
-        def answer(request: Request) -> Response:
-            made = EXPORTERS[name](self._reading(request, several=name in _NAME_THE_CLUSTER))
-            return StreamingResponse(iter(made), media_type=CONTENT_TYPE)
+    def _endpoint(self, name: str) -> Callable[[Request], Awaitable[Response]]:
+        def made(request: Request) -> Exposition:
+            return EXPORTERS[name](self._reading(request, several=name in _NAME_THE_CLUSTER))
+
+        async def answer(request: Request) -> Response:
+            async with self.turns:
+                if await request.is_disconnected():
+                    return Response(status_code=503)  # nobody waits for it any more
+                exposition = await anyio.to_thread.run_sync(made, request)
+            return StreamingResponse(iter(exposition), media_type=CONTENT_TYPE)
 
         return answer
 

@@ -1,11 +1,15 @@
 """The endpoints that stand in for other exporters: their names, labels and numbers, and nothing that is not known."""
 
+import socket
+import threading
+from contextlib import ExitStack
 from importlib.metadata import version
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from streaming.serve.exporters import endpoints, reading, text
+from streaming.serve.server import WORKER_THREADS
 from tests.streaming.serve.conftest import STALLED_MS, sign_of_life
 from tests.support.outputs import (
     CLUSTER,
@@ -19,6 +23,7 @@ from tests.support.outputs import (
     sums_of,
     view,
 )
+from tests.support.waiting import PATIENCE_S
 
 NOTHING = {
     "lag": None, "lag_ms": None, "committed_offset": None, "committed_ms": None, "end_offset": None,
@@ -211,6 +216,32 @@ def test_the_lags_of_a_run_that_stands_still_are_not_served(orders, apply, clien
     assert "new" in text
     assert "orders-0" not in text
     assert 'group="orders"' not in text
+
+
+def test_slow_scrapes_hold_up_no_other_answer_and_abandoned_ones_are_not_begun(apply, client, monkeypatch):
+    """Eight scrapes of a large cluster that had timed out took all threads, and each new one began another."""
+    apply(progress())
+    begun, go_on, begins = threading.Semaphore(0), threading.Event(), []
+
+    def slow(reading):
+        begins.append(reading)
+        begun.release()
+        assert go_on.wait(PATIENCE_S)
+        return [b"made"]
+
+    monkeypatch.setitem(endpoints.EXPORTERS, "burrow", slow)
+    host, port = client.base.removeprefix("http://").split(":")
+    with ExitStack() as scrapes:
+        for _ in range(2 * WORKER_THREADS):
+            scrape = scrapes.enter_context(socket.create_connection((host, int(port))))
+            scrape.sendall(b"GET /metrics/burrow HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        for _ in range(endpoints.SCRAPES_AT_ONCE):
+            assert begun.acquire(timeout=PATIENCE_S)
+        client.json("/healthz")
+    client.json("/healthz")
+    go_on.set()
+    assert client.get("/metrics/burrow").text == "made"
+    assert len(begins) == endpoints.SCRAPES_AT_ONCE + 1
 
 
 def test_a_run_that_catches_up_is_not_up(apply, client):
