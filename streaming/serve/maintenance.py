@@ -78,7 +78,7 @@ class Maintenance(threading.Thread):
         self._missed.tell(kept)
         if now_ms >= self._prune_ms and not self._store.prune(now_ms - self._settings.store.retention_days * DAY_MS):
             self._prune_ms = now_ms + PRUNE_EVERY_MS
-            if given_up := self._store.outbox.dead_letter_removed_receivers(list(self._receivers)):
+            if given_up := self._store.outbox.give_up_removed_receivers(list(self._receivers)):
                 self._log.warning("messages given up: their receiver is not configured any more", messages=given_up)
 
     def _forget(self, run: RunProgress) -> None:

@@ -1,8 +1,8 @@
 """Messages to receivers: written in the same transaction as their incident, delivered at least once, in order.
 
-A message is pending until it is delivered, dead or dismissed. It is dismissed if it is outdated by the time its
-receiver can be reached again. Only the oldest pending message of an incident is sent to a receiver, so that a closing
-can never overtake its opening.
+A message is pending until it is delivered, given up (column `dead`) or dismissed. It is dismissed if it is outdated by
+the time its receiver can be reached again. Only the oldest pending message of an incident is sent to a receiver, so
+that a closing can never overtake its opening.
 """
 
 import json
@@ -187,8 +187,8 @@ class Outbox:
         with self._writer.begin() as connection:
             connection.execute(update(_OUTBOX).where(_OUTBOX.c.id.in_(ids)).values(values))
 
-    def dead_letter_removed_receivers(self, receivers: Sequence[str]) -> int:
-        """Mark messages to receivers that are no longer configured as dead; return how many."""
+    def give_up_removed_receivers(self, receivers: Sequence[str]) -> int:
+        """Give up the messages to receivers that are no longer configured; return how many."""
         removed = _PENDING & _OUTBOX.c.receiver.not_in([*receivers, ""])
         values = {"dead": True, "last_error": "this receiver is not configured any more"}
         with self._writer.begin() as connection:

@@ -611,7 +611,7 @@ def test_a_dead_message_gives_way_to_the_next(store, job):
 def test_messages_for_a_receiver_that_is_gone_do_not_wait_for_ever(store, job):
     job.apply(report("orders", finding()))
     store.outbox.fan_out({"old": ("warn",)})
-    assert store.outbox.dead_letter_removed_receivers(["new"]) == 1
+    assert store.outbox.give_up_removed_receivers(["new"]) == 1
     assert store.outbox.totals()[0].dead == 1
 
 
