@@ -14,7 +14,7 @@ from coordinator_model.group_report import GroupReport, Said, instant_ms, report
 from coordinator_model.incidents import OpenIncidents, fold
 from streaming.config import Settings
 from streaming.store import batch, generations, incident_rows, tables
-from streaming.store.batch import BatchResult, CheckpointBehindError, PolicyTransition
+from streaming.store.batch import BatchResult, CheckpointMismatchError, PolicyTransition
 from streaming.store.database import clean, clock_of, database_ms, existing, group_key, open_engine, upsert, writer_of
 from streaming.store.histogram import observe
 from streaming.store.lags import LagReader
@@ -80,7 +80,7 @@ class Store:
         `late_before_ms`: incidents decided before this instant are marked late, because nobody watched then.
         `batch_ms`: how long the previous batch took from end to end, for `/metrics`. `lease`: this process's lease on
         the cluster; raises `LeaseLostError` if another process has it now. `now_ms`: the wall clock, if not the
-        database's. Any error leaves the database as it was, also a `CheckpointBehindError`.
+        database's. Any error leaves the database as it was, also a `CheckpointMismatchError`.
         """
         said, cluster = batch.ordered(outputs), settings.cluster
         rows = batch.gather(said, checkpoint_id)
@@ -90,7 +90,7 @@ class Store:
                 if lease is not None:
                     lease.check(connection)
                 applied_ms = clock_of(connection) if now_ms is None else now_ms
-                if not _claim(connection, checkpoint_id, batch_id, applied_ms):
+                if not _claim(connection, cluster, checkpoint_id, batch_id, applied_ms):
                     return BatchResult(applied=False)
                 opened, settled = self._opened(connection, cluster), self._settled_in(connection, cluster)
                 was_behind = _alive(connection, cluster, checkpoint_id, batch_id, applied_ms, caught_up)
@@ -208,19 +208,22 @@ class Store:
         self._settled.pop(cluster, None)
 
 
-def _claim(connection: Connection, checkpoint_id: str, batch_id: int, applied_ms: int) -> bool:
+def _claim(connection: Connection, cluster: str, checkpoint_id: str, batch_id: int, applied_ms: int) -> bool:
     """Record a batch of a checkpoint as applied; return False if it was applied before.
 
     Only the newest batch can come again: Spark repeats it if it was killed before it noted the end of the batch. Raises
-    `CheckpointBehindError` if a later batch was applied: the checkpoint was restored or emptied, and whatever its
-    batches contain would be skipped until their numbers are higher.
+    `CheckpointMismatchError` if the database does not continue where the checkpoint does.
     """
-    known = tables.applied_batches.c
+    known, runs = tables.applied_batches.c, tables.runs.c
     newest = connection.execute(
         select(known.batch_id).where(known.checkpoint_id == checkpoint_id).with_for_update()
     ).scalar()
+    writer = connection.execute(select(runs.checkpoint_id).where(runs.cluster == clean(cluster, 255))).scalar()
+    if newest is not None and writer not in (None, checkpoint_id):
+        raise CheckpointMismatchError(f"another run has gone on, with {writer}, since {checkpoint_id} was written last")
     if newest is not None and newest > batch_id:
-        raise CheckpointBehindError(f"{checkpoint_id} is at batch {batch_id}, but the database has its batch {newest}")
+        found = f"{checkpoint_id} is at batch {batch_id}, but the database has its batch {newest}"
+        raise CheckpointMismatchError(f"{found}: the checkpoint was restored or emptied")
     if newest == batch_id:
         return False
     row = {"checkpoint_id": checkpoint_id, "batch_id": batch_id, "applied_ms": applied_ms}
