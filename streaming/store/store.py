@@ -115,6 +115,8 @@ class Store:
                 counts = incident_rows.incident_counts(transitions) + observe("detection", delays_ms)
                 counts += observe("batch", [] if batch_ms is None else [batch_ms]) + history.counts
                 batch.write_counters(connection, {clean(cluster, 255): counts})
+                if lease is not None:
+                    lease.renew_in(connection)
         except BaseException:
             self._forget(cluster)  # it is not known whether the commit happened: read the state again
             raise
