@@ -96,20 +96,15 @@ class Store:
                 was_behind = _alive(connection, cluster, checkpoint_id, batch_id, applied_ms, caught_up)
                 history = _write_history(connection, reports, settled, is_first_reading=not caught_up and not settled)
                 batch.write(connection, rows)
+                at_ms = max(map(instant_ms, said), default=0)
+                reports += _vanished(connection, cluster, checkpoint_id, opened, at_ms) if was_behind else []
                 if was_behind:
                     self._release_ms[cluster] = applied_ms + _found_again_within_ms(opened, settings)
                 is_due = caught_up and applied_ms >= self._release_ms.get(cluster, NEVER_MS)
-                at_ms = max(map(instant_ms, said), default=0)
-                reports += _vanished(connection, cluster, checkpoint_id, opened, at_ms) if was_behind else []
                 reports += _released(cluster, checkpoint_id, opened, at_ms) if is_due else []
+                times = {"now_ms": applied_ms, "late_before_ms": late_before_ms}
                 transitions, changed = _write_incidents(
-                    connection,
-                    reports,
-                    opened,
-                    settings,
-                    caught_up=caught_up,
-                    now_ms=applied_ms,
-                    late_before_ms=late_before_ms,
+                    connection, reports, opened, settings, caught_up=caught_up, **times
                 )
                 delays_ms = _delays_ms(transitions, applied_ms, late_before_ms)
                 counts = incident_rows.incident_counts(transitions) + observe("detection", delays_ms)
