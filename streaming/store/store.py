@@ -1,6 +1,7 @@
 """`Store`: the database as `run` uses it; `Store.read` and `Store.outbox` are what `serve` uses."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -98,26 +99,19 @@ class Store:
                 batch.write(connection, rows)
                 at_ms = max(map(instant_ms, said), default=0)
                 reports += _vanished(connection, cluster, checkpoint_id, opened, at_ms) if was_behind else []
-                if was_behind:
-                    self._release_ms[cluster] = applied_ms + _found_again_within_ms(opened, settings)
-                is_due = caught_up and applied_ms >= self._release_ms.get(cluster, NEVER_MS)
+                is_due = self._may_release(cluster, applied_ms, opened, settings, starts=was_behind) and caught_up
                 reports += _released(cluster, checkpoint_id, opened, at_ms) if is_due else []
-                times = {"now_ms": applied_ms, "late_before_ms": late_before_ms}
-                transitions, changed = _write_incidents(
-                    connection, reports, opened, settings, caught_up=caught_up, **times
-                )
+                judge = partial(_write_incidents, caught_up=caught_up, late_before_ms=late_before_ms)
+                transitions, changed = judge(connection, reports, opened, settings, now_ms=applied_ms)
                 delays_ms = _delays_ms(transitions, applied_ms, late_before_ms)
-                counts = incident_rows.incident_counts(transitions) + observe("detection", delays_ms)
-                counts += observe("batch", [] if batch_ms is None else [batch_ms]) + history.counts
-                batch.write_counters(connection, {clean(cluster, 255): counts})
+                counts = history.counts + observe("batch", [] if batch_ms is None else [batch_ms])
+                _write_counts(connection, cluster, counts + observe("detection", delays_ms), transitions)
                 if lease is not None:
                     lease.renew_in(connection)
         except BaseException:
             self._forget(cluster)  # it is not known whether the commit happened: read the state again
             raise
-        self._remember(cluster, changed, history.known)
-        if is_due:
-            del self._release_ms[cluster]
+        self._remember(cluster, changed, history.known, released=is_due)
         return BatchResult(True, tuple(step.transition for step in transitions), tuple(delays_ms))
 
     def apply_own(self, report: GroupReport, rule: str, settings: Settings) -> tuple[PolicyTransition, ...]:
@@ -129,8 +123,7 @@ class Store:
             transitions, _ = _write_incidents(
                 connection, [report], known, settings, now_ms=report.at_ms, late_before_ms=NEVER_LATE_MS
             )
-            counts = incident_rows.incident_counts(transitions)
-            batch.write_counters(connection, {clean(report.cluster, 255): counts})
+            _write_counts(connection, report.cluster, Counter(), transitions)
         return tuple(transitions)
 
     def retire(self, cluster: str, settings: Settings) -> None:
@@ -188,8 +181,12 @@ class Store:
             self._settled[cluster] = generations.known_generations(connection, cluster)
         return self._settled[cluster]
 
-    def _remember(self, cluster: str, changed: OpenIncidents, generations_known: Mapping[str, int | None]) -> None:
+    def _remember(
+        self, cluster: str, changed: OpenIncidents, generations_known: Mapping[str, int | None], *, released: bool
+    ) -> None:
         """Remember what a committed batch has changed."""
+        if released:
+            del self._release_ms[cluster]
         opened = self._open[cluster]
         opened.update(changed)
         self._open[cluster] = {key: incidents for key, incidents in opened.items() if incidents}
@@ -199,6 +196,14 @@ class Store:
                 settled.pop(key, None)
             else:
                 settled[key] = generation
+
+    def _may_release(
+        self, cluster: str, now_ms: int, opened: OpenIncidents, settings: Settings, *, starts: bool
+    ) -> bool:
+        """Tell whether a checkpoint had time to find again what former ones hold; `starts`: it has just caught up."""
+        if starts:
+            self._release_ms[cluster] = now_ms + _found_again_within_ms(opened, settings)
+        return now_ms >= self._release_ms.get(cluster, NEVER_MS)
 
     def _forget(self, cluster: str) -> None:
         self._open.pop(cluster, None)
@@ -253,6 +258,13 @@ def _write_history(
     history = generations.changes([] if is_first_reading else reports, settled, load_before)
     generations.write_changes(connection, history)
     return history
+
+
+def _write_counts(
+    connection: Connection, cluster: str, counts: Counter[str], transitions: Sequence[PolicyTransition]
+) -> None:
+    counts = counts + incident_rows.incident_counts(transitions)
+    batch.write_counters(connection, {clean(cluster, 255): counts})
 
 
 def _write_incidents(
