@@ -85,9 +85,16 @@ def _host_name(name: str) -> str:
 
 
 def _database_url(url: str) -> str:
-    urlsplit(url)  # raises ValueError if brackets do not match
-    if sqlite := _SQLITE.match(url):
-        without_scheme(url[sqlite.end() :])
+    parts = urlsplit(url)  # raises ValueError if brackets do not match
+    if parts.scheme.partition("+")[0] == "postgresql":
+        return url
+    sqlite = _SQLITE.match(url)
+    file = url[sqlite.end() :].partition("?")[0] if sqlite else ""
+    if file in ("", ":memory:"):
+        raise ValueError(
+            "sqlite:///FILE or postgresql+psycopg://user@host/database is needed; run and serve share the file"
+        )
+    without_scheme(file)
     return url
 
 

@@ -59,7 +59,7 @@ from streaming.run.spark_offsets import read_all_from_ms, topics_read
 from streaming.run.topic_ids import TOPIC_IDS_FILE, TopicIds
 from streaming.run.topics import Assigned, Existing, Topics
 from streaming.store import Store, StoreError
-from streaming.store.batch import CheckpointBehindError
+from streaming.store.batch import CheckpointMismatchError
 from streaming.store.lease import Lease, LeaseHeldError
 from streaming.store.store import NEVER_LATE_MS
 from streaming.telemetry_zone import zone_named
@@ -386,7 +386,7 @@ class Job:
         self.failures += 1
         failure = failure_of(error, self.settings.run.data_folder)
         wait_s = min(BACKOFF_MAX_S, 2.0 ** (self.failures - 1))
-        if isinstance(error.__cause__, CheckpointBehindError):
+        if isinstance(error.__cause__, CheckpointMismatchError):
             self._retire_checkpoint(str(error.__cause__))
         elif failure.advice is not None:
             log.error("the query failed, trying again", reason=failure.reason, advice=failure.advice, wait_s=wait_s)

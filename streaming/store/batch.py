@@ -32,8 +32,8 @@ OWN_RULES = (
 )  # rules whose incidents `serve` opens and closes, never a report of `run`
 
 
-class CheckpointBehindError(Exception):
-    """The database has later batches of the checkpoint than the one that comes next."""
+class CheckpointMismatchError(Exception):
+    """The database does not continue where the checkpoint does; the text says why."""
 
 
 class BatchResult(NamedTuple):

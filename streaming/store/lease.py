@@ -100,8 +100,7 @@ class Lease:
     def check(self, connection: Connection) -> None:
         """Renew the lease, as the first statement of a transaction; raises `LeaseLostError` if it is lost."""
         limit_waiting(connection, LEASE_MS)
-        mine = (_KNOWN.cluster == self.cluster) & (_KNOWN.holder == self._me)
-        if connection.execute(update(_LEASES).where(mine).values(renewed_ms=database_ms())).rowcount == 1:
+        if self.renew_in(connection):
             return
         if insert_if_absent(connection, _LEASES, self._row()):
             return
@@ -110,6 +109,15 @@ class Lease:
             f"cluster {self.cluster} was taken over by {holder}: this run has written nothing since"
         )
         raise self.lost
+
+    def renew_in(self, connection: Connection) -> bool:
+        """Renew the lease if it is still this process's, and return whether it is.
+
+        A long transaction renews at its end once more. Others see the row only after the commit; if it was as old as
+        the transaction then, they could take it from a healthy holder.
+        """
+        mine = (_KNOWN.cluster == self.cluster) & (_KNOWN.holder == self._me)
+        return connection.execute(update(_LEASES).where(mine).values(renewed_ms=database_ms())).rowcount == 1
 
     def renew(self) -> None:
         """Renew the lease in a separate transaction; raises `LeaseLostError`."""

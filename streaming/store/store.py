@@ -1,6 +1,7 @@
 """`Store`: the database as `run` uses it; `Store.read` and `Store.outbox` are what `serve` uses."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,7 +15,7 @@ from coordinator_model.group_report import GroupReport, Said, instant_ms, report
 from coordinator_model.incidents import OpenIncidents, fold
 from streaming.config import Settings
 from streaming.store import batch, generations, incident_rows, tables
-from streaming.store.batch import BatchResult, CheckpointBehindError, PolicyTransition
+from streaming.store.batch import BatchResult, CheckpointMismatchError, PolicyTransition
 from streaming.store.database import clean, clock_of, database_ms, existing, group_key, open_engine, upsert, writer_of
 from streaming.store.histogram import observe
 from streaming.store.lags import LagReader
@@ -80,7 +81,7 @@ class Store:
         `late_before_ms`: incidents decided before this instant are marked late, because nobody watched then.
         `batch_ms`: how long the previous batch took from end to end, for `/metrics`. `lease`: this process's lease on
         the cluster; raises `LeaseLostError` if another process has it now. `now_ms`: the wall clock, if not the
-        database's. Any error leaves the database as it was, also a `CheckpointBehindError`.
+        database's. Any error leaves the database as it was, also a `CheckpointMismatchError`.
         """
         said, cluster = batch.ordered(outputs), settings.cluster
         rows = batch.gather(said, checkpoint_id)
@@ -90,37 +91,27 @@ class Store:
                 if lease is not None:
                     lease.check(connection)
                 applied_ms = clock_of(connection) if now_ms is None else now_ms
-                if not _claim(connection, checkpoint_id, batch_id, applied_ms):
+                if not _claim(connection, cluster, checkpoint_id, batch_id, applied_ms):
                     return BatchResult(applied=False)
                 opened, settled = self._opened(connection, cluster), self._settled_in(connection, cluster)
                 was_behind = _alive(connection, cluster, checkpoint_id, batch_id, applied_ms, caught_up)
                 history = _write_history(connection, reports, settled, is_first_reading=not caught_up and not settled)
                 batch.write(connection, rows)
-                if was_behind:
-                    self._release_ms[cluster] = applied_ms + _found_again_within_ms(opened, settings)
-                is_due = caught_up and applied_ms >= self._release_ms.get(cluster, NEVER_MS)
                 at_ms = max(map(instant_ms, said), default=0)
                 reports += _vanished(connection, cluster, checkpoint_id, opened, at_ms) if was_behind else []
+                is_due = self._may_release(cluster, applied_ms, opened, settings, starts=was_behind) and caught_up
                 reports += _released(cluster, checkpoint_id, opened, at_ms) if is_due else []
-                transitions, changed = _write_incidents(
-                    connection,
-                    reports,
-                    opened,
-                    settings,
-                    caught_up=caught_up,
-                    now_ms=applied_ms,
-                    late_before_ms=late_before_ms,
-                )
+                judge = partial(_write_incidents, caught_up=caught_up, late_before_ms=late_before_ms)
+                transitions, changed = judge(connection, reports, opened, settings, now_ms=applied_ms)
                 delays_ms = _delays_ms(transitions, applied_ms, late_before_ms)
-                counts = incident_rows.incident_counts(transitions) + observe("detection", delays_ms)
-                counts += observe("batch", [] if batch_ms is None else [batch_ms]) + history.counts
-                batch.write_counters(connection, {clean(cluster, 255): counts})
+                counts = history.counts + observe("batch", [] if batch_ms is None else [batch_ms])
+                _write_counts(connection, cluster, counts + observe("detection", delays_ms), transitions)
+                if lease is not None:
+                    lease.renew_in(connection)
         except BaseException:
             self._forget(cluster)  # it is not known whether the commit happened: read the state again
             raise
-        self._remember(cluster, changed, history.known)
-        if is_due:
-            del self._release_ms[cluster]
+        self._remember(cluster, changed, history.known, released=is_due)
         return BatchResult(True, tuple(step.transition for step in transitions), tuple(delays_ms))
 
     def apply_own(self, report: GroupReport, rule: str, settings: Settings) -> tuple[PolicyTransition, ...]:
@@ -132,8 +123,7 @@ class Store:
             transitions, _ = _write_incidents(
                 connection, [report], known, settings, now_ms=report.at_ms, late_before_ms=NEVER_LATE_MS
             )
-            counts = incident_rows.incident_counts(transitions)
-            batch.write_counters(connection, {clean(report.cluster, 255): counts})
+            _write_counts(connection, report.cluster, Counter(), transitions)
         return tuple(transitions)
 
     def retire(self, cluster: str, settings: Settings) -> None:
@@ -193,8 +183,12 @@ class Store:
             self._settled[cluster] = generations.known_generations(connection, cluster)
         return self._settled[cluster]
 
-    def _remember(self, cluster: str, changed: OpenIncidents, generations_known: Mapping[str, int | None]) -> None:
+    def _remember(
+        self, cluster: str, changed: OpenIncidents, generations_known: Mapping[str, int | None], *, released: bool
+    ) -> None:
         """Remember what a committed batch has changed."""
+        if released:
+            del self._release_ms[cluster]
         opened = self._open[cluster]
         opened.update(changed)
         self._open[cluster] = {key: incidents for key, incidents in opened.items() if incidents}
@@ -205,24 +199,35 @@ class Store:
             else:
                 settled[key] = generation
 
+    def _may_release(
+        self, cluster: str, now_ms: int, opened: OpenIncidents, settings: Settings, *, starts: bool
+    ) -> bool:
+        """Tell whether a checkpoint had time to find again what former ones hold; `starts`: it has just caught up."""
+        if starts:
+            self._release_ms[cluster] = now_ms + _found_again_within_ms(opened, settings)
+        return now_ms >= self._release_ms.get(cluster, NEVER_MS)
+
     def _forget(self, cluster: str) -> None:
         self._open.pop(cluster, None)
         self._settled.pop(cluster, None)
 
 
-def _claim(connection: Connection, checkpoint_id: str, batch_id: int, applied_ms: int) -> bool:
+def _claim(connection: Connection, cluster: str, checkpoint_id: str, batch_id: int, applied_ms: int) -> bool:
     """Record a batch of a checkpoint as applied; return False if it was applied before.
 
     Only the newest batch can come again: Spark repeats it if it was killed before it noted the end of the batch. Raises
-    `CheckpointBehindError` if a later batch was applied: the checkpoint was restored or emptied, and whatever its
-    batches contain would be skipped until their numbers are higher.
+    `CheckpointMismatchError` if the database does not continue where the checkpoint does.
     """
-    known = tables.applied_batches.c
+    known, runs = tables.applied_batches.c, tables.runs.c
     newest = connection.execute(
         select(known.batch_id).where(known.checkpoint_id == checkpoint_id).with_for_update()
     ).scalar()
+    writer = connection.execute(select(runs.checkpoint_id).where(runs.cluster == clean(cluster, 255))).scalar()
+    if newest is not None and writer not in (None, checkpoint_id):
+        raise CheckpointMismatchError(f"another run has gone on, with {writer}, since {checkpoint_id} was written last")
     if newest is not None and newest > batch_id:
-        raise CheckpointBehindError(f"{checkpoint_id} is at batch {batch_id}, but the database has its batch {newest}")
+        found = f"{checkpoint_id} is at batch {batch_id}, but the database has its batch {newest}"
+        raise CheckpointMismatchError(f"{found}: the checkpoint was restored or emptied")
     if newest == batch_id:
         return False
     row = {"checkpoint_id": checkpoint_id, "batch_id": batch_id, "applied_ms": applied_ms}
@@ -255,6 +260,13 @@ def _write_history(
     history = generations.changes([] if is_first_reading else reports, settled, load_before)
     generations.write_changes(connection, history)
     return history
+
+
+def _write_counts(
+    connection: Connection, cluster: str, counts: Counter[str], transitions: Sequence[PolicyTransition]
+) -> None:
+    counts = counts + incident_rows.incident_counts(transitions)
+    batch.write_counters(connection, {clean(cluster, 255): counts})
 
 
 def _write_incidents(

@@ -258,6 +258,9 @@ REFUSED = {
     "a data folder as a file URI": ('[run]\ndata_folder = "file:///data"', 2, "file:// is not supported"),
     "a certificate in a bucket": ('[kafka]\nssl_cafile = "gs://bucket/ca.pem"', 2, "gs:// is not supported"),
     "a SQLite file in a bucket": ('[store]\nurl = "sqlite:///s3a://bucket/m.db"', 2, "s3a:// is not supported"),
+    "SQLite in memory": ('[store]\nurl = "sqlite:///:memory:"', 2, "sqlite:///FILE or postgresql"),
+    "SQLite without a file": ('[store]\nurl = "sqlite://"', 2, "sqlite:///FILE or postgresql"),
+    "another database": ('[store]\nurl = "mysql+pymysql://u@h/d"', 2, "sqlite:///FILE or postgresql"),
     "broken toml": ('cluster = "x"\n[kafka\n', 2, "not TOML"),
     "a topic of two kinds": (
         '[kafka]\nclient_telemetry_topics = ["group-telemetry"]\n',

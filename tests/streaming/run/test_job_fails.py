@@ -10,7 +10,7 @@ from streaming.config import Settings
 from streaming.run.errors import RunError
 from streaming.run.job import GIVE_UP_AFTER, RETIRE_AFTER, Job
 from streaming.run.layout import LAYOUT_FILE, Checkpoint
-from streaming.store.batch import CheckpointBehindError
+from streaming.store.batch import CheckpointMismatchError
 
 DEFECT = "KeyError: 'group'"
 UNREADABLE = "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] loading state"
@@ -69,5 +69,5 @@ def test_run_ends_at_once_if_spark_has_stopped(job):
 
 
 def test_a_checkpoint_that_is_behind_the_database_is_set_aside_at_once(job):
-    fails(job, "pages of Java", CheckpointBehindError("checkpoint-1 is at batch 0"))
+    fails(job, "pages of Java", CheckpointMismatchError("checkpoint-1 is at batch 0"))
     assert not goes_on(job)

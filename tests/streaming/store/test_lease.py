@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, event, select, text, update
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from streaming.config import Settings
-from streaming.store import Store, lease, tables
+from streaming.store import Store, batch, lease, tables
 from streaming.store.database import database_ms
 from streaming.store.lease import Lease, LeaseHeldError, LeaseLostError
 from tests.support import databases
@@ -237,6 +237,21 @@ def test_the_check_is_part_of_the_batchs_transaction(store):
     assert written_by(store) == {}
     applied = store.apply_batch(checkpoint_id="c", batch_id=0, outputs=outputs, settings=SETTINGS, lease=other)
     assert len(applied.transitions) == 1
+
+
+def test_a_batch_that_took_long_leaves_a_lease_that_is_not_old(store, monkeypatch):
+    """A standby sees the row only after the commit. It would take one as old as the transaction."""
+    mine, other = Lease(store.engine, CLUSTER), Lease(store.engine, CLUSTER)
+    assert mine.acquire(threading.Event())
+
+    def takes_long(connection, _rows):
+        past_ms = database_ms() - 2 * lease.LEASE_MS
+        connection.execute(update(tables.run_leases).values(renewed_ms=past_ms))
+
+    monkeypatch.setattr(batch, "write", takes_long)
+    store.apply_batch(checkpoint_id="c", batch_id=0, outputs=[], settings=SETTINGS, lease=mine)
+    assert other._take(None) is not None
+    mine.renew()
 
 
 def test_the_statement_that_renews_locks_out_whoever_would_take_over(url):

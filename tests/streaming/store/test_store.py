@@ -14,7 +14,7 @@ from sqlalchemy import func, select, text, update
 
 from streaming.config import Settings
 from streaming.store import Store, StoreError, tables
-from streaming.store.batch import CheckpointBehindError
+from streaming.store.batch import CheckpointMismatchError
 from streaming.store.database import database_ms
 from streaming.store.store import wall_ms
 from tests.support.outputs import (
@@ -156,14 +156,17 @@ def test_a_batch_applied_twice_counts_once(store, job):
     assert everything(store) == before
 
 
-def test_a_checkpoint_that_is_behind_the_database_is_an_error_and_skips_nothing(store, job):
-    """Its folder was emptied or restored from a backup: its next batches have numbers of the past."""
+def test_a_checkpoint_that_is_behind_the_database_is_an_error_and_nothing_is_skipped(store, job):
+    """Its folder was emptied or restored from a backup, or a standby has gone on in between."""
     for _ in range(3):
         job.apply(*ALL_KINDS)
     before = everything(store)
-    with pytest.raises(CheckpointBehindError, match="c-1 is at batch 0, but the database has its batch 2"):
+    with pytest.raises(CheckpointMismatchError, match="c-1 is at batch 0, but the database has its batch 2"):
         Job(store).apply(report("orders", finding(member="m-2")))
     assert everything(store) == before
+    Job(store, "c-2").apply(*ALL_KINDS)
+    with pytest.raises(CheckpointMismatchError, match="another run has gone on, with c-2, since c-1 was written last"):
+        job.apply(report("orders", finding(member="m-2")))
 
 
 def test_a_batch_applied_twice_counts_once_for_a_restarted_process_too(store, job, url):
