@@ -14,7 +14,7 @@ HEARTBEATS = {
 
 
 @pytest.mark.parametrize("name", HEARTBEATS)
-def test_a_phase_that_timed_out_though_all_had_expired_waits_for_heartbeats_behind_a_stalled_write(name):
+def test_a_phase_that_timed_out_though_all_had_expired_waits_for_parked_heartbeats(name):
     """m3's leave begins the phase at 9,000. It lasts for its whole timeout, so somebody's session went on."""
     waits, expected = HEARTBEATS[name]
     story = stable("m1", "m2", "m3", "m4", poll_ms=10_000).beats("m3", 1_000, 8_000).leave(9_000, "m3")
