@@ -33,6 +33,8 @@ TRAILING_MS = 2_000
 """What happens this close to the end of a life may have left no trace yet."""
 RESTART_EVERY = 8
 """After this many looks the monitor's state is dumped and restored, as at a restart of the job."""
+COORDINATOR_PAUSED = "coordinator-paused"
+BROKER_FAULTS = ("pause", "crash", "restart", "elect", "stall-writes", "step-clock")
 LOST_LOOKS = ("put_off", "set_aside")
 """What a shard counts if it gave up on a group: verdicts that were due may never come."""
 SAME_INSTANT_MS = 2
@@ -171,7 +173,17 @@ def _without_undecidable(life: Life, judgement: Judgement) -> Judgement:
 
 def disagreements(life: Life, told: list[dict[str, Any]], compared: Counter[str]) -> list[Disagreement]:
     """Return the differences between the removals in the incidents and those in the coordinator's log."""
-    return [*_removals(life, told, compared), *_taken_back(life, told)]
+    return [*_removals(life, told, compared), *_taken_back(life, told), *_blamed(life, told)]
+
+
+def _blamed(life: Life, told: Iterable[dict[str, Any]]) -> Iterable[Disagreement]:
+    """Yield reports that blame a broker in a life in which nothing happens to any broker."""
+    if any(event.do in BROKER_FAULTS for event in life.plan.events):
+        return
+    for line in told:
+        if line["rule"] == COORDINATOR_PAUSED and line["transition"] == "opened":
+            pages = line["severity"] == Severity.PAGE
+            yield Disagreement("extra", COORDINATOR_PAUSED, "", "", None, _instant(line), line["summary"], pages)
 
 
 def settings_of(life: Life) -> ShardSettings:

@@ -7,7 +7,7 @@ import pytest
 from streaming.embedded.truth import TruthEvent
 from tests.oracle.judge import _Doubts, _is_heard_since_its_load, _logged, disagreements
 from tests.oracle.life import Life, Look
-from tests.oracle.plans import Plan
+from tests.oracle.plans import Event, Plan
 
 LONG, SHORT = _Doubts([], [(20_000, 50_000)]), _Doubts([], [(20_000, 21_500)])
 MOVE, MOVED_LATE, TWICE = (
@@ -85,6 +85,14 @@ def test_a_false_report_pages_though_it_opens_as_a_warning(escalates, pages):
     life = Life(Plan(1, "classic", 60_000, (), ()))
     [extra] = disagreements(life, told if escalates else told[:1], Counter())
     assert (extra.what, extra.pages) == ("extra", pages)
+
+
+@pytest.mark.parametrize(("events", "false"), [((), True), ((Event(5_000, "pause", "1"),), False)])
+def test_no_broker_is_blamed_where_nothing_happened_to_one(events, false):
+    blamed = {"rule": "coordinator-paused", "transition": "opened", "severity": "page", "deadline_ms": None}
+    told = [{**blamed, "at_ms": 9_000, "summary": "broker-1 paused", "incident_id": "i"}]
+    found = disagreements(Life(Plan(1, "classic", 60_000, (), events)), told, Counter())
+    assert [(each.what, each.rule, each.pages) for each in found] == [("extra", "coordinator-paused", True)] * false
 
 
 # how far the clocks of broker-1 and broker-2 are ahead -> whether broker-1 certainly removed the member, by its clock
