@@ -1,6 +1,5 @@
 """The database gone for a while: `serve` says so, goes on, and nothing that was to be said is lost."""
 
-
 import pytest
 import requests
 
