@@ -3,12 +3,25 @@
 import base64
 import gzip
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from streaming.embedded.truth import TruthEvent
-from tests.e2e import compare, quiet
-from tests.e2e.compare import Row, judge, named, pauses, poll_rows, rebalance_rows, score, session_rows, with_ties
+from tests.e2e import compare, limits, quiet
+from tests.e2e.compare import (
+    Row,
+    captured,
+    judge,
+    named,
+    pauses,
+    poll_rows,
+    rebalance_rows,
+    score,
+    session_rows,
+    with_ties,
+)
 from tests.e2e.poll_truth import Sleepers, polled_in_time, returns, slept
 from tests.e2e.world import Played
 from tests.support.pushes import metrics_data
@@ -26,6 +39,7 @@ def said(deadline_ms: int | None, *, at_ms: int = 0, rule: str = "session-expire
         "kind": "incident",
         "transition": "opened",
         "incident_id": f"{rule} {member_id}",
+        "severity": "warn",
         "rule": rule,
         "group": "g",
         "member_id": member_id,
@@ -186,6 +200,74 @@ def test_who_missed_a_phase_as_another_broker_took_over_need_not_be_told(loaded_
     assert [row.verdict for row in rebalance_rows([timeout, load], recorded())] == verdicts
     told = recorded(said(9_000, rule="rebalance-timeout"))
     assert [row.verdict for row in rebalance_rows([timeout, load], told)] == ["ok"]
+
+
+# the last line of broker-1, which removes m at 50,000, and of broker-2 -> the verdicts if we report nothing
+REACHES = {
+    "its broker's lines": ({"broker-1": 1_000_000, "broker-2": 10_000}, ["MISSING"]),
+    "only another broker's": ({"broker-1": 10_000, "broker-2": 1_000_000}, []),
+    "nothing": ({}, []),
+}
+
+
+@pytest.mark.parametrize("name", REACHES)
+def test_a_recording_is_judged_as_far_as_it_reaches(name, capsys):
+    last_ms, verdicts = REACHES[name]
+    brokers = {broker: {"last_ms": ms} for broker, ms in last_ms.items()}
+    printed = [{"kind": "summary", "coverage": {"brokers": brokers}}]
+    assert [row.verdict for row in session_rows([logged(50_000)], printed)] == verdicts
+    assert limits.reached(captured([logged(50_000)], printed), [logged(50_000)]) is bool(verdicts)
+    assert f"{len(verdicts)} of 1 logged removals judged" in capsys.readouterr().out
+    assert not limits.reached([], [])
+
+
+# what happened to the brokers at 10,000, and whom a report of 50,000 blames for what -> whether that is for nothing
+BLAMES = {
+    "its own pause": ("pause broker-1 for 4 s", "coordinator-pause", 50_000, False),
+    "another broker's pause": ("pause broker-2 for 4 s", "coordinator-pause", 50_000, True),
+    "a move away from another broker": ("kill broker-2 for 12 s", "coordinator-moved", 50_000, False),
+    "a pause long before": ("pause broker-1 for 4 s", "coordinator-pause", 71_000, True),
+    "a kill of a client": ("kill", "coordinator-moved", 50_000, True),
+}
+
+
+@pytest.mark.parametrize("name", BLAMES)
+def test_a_broker_is_blamed_only_for_what_was_done(name):
+    action, cause, at_ms, wrongly = BLAMES[name]
+    report = said(None, rule="coordinator-paused") | {"cause": cause, "broker": "broker-1", "opened_ms": at_ms}
+    found = limits.blamed([report | {"summary": "broker-1 paused"}], [{"at_ms": 10_000, "action": action}])
+    assert found == [f"blamed for nothing at {at_ms}: broker-1 paused"] * wrongly
+
+
+def test_pages_are_counted_by_rule_and_once_an_incident():
+    lines = [said(1), said(2) | {"transition": "escalated", "severity": "page"}, said(3, member_id="n")]
+    lines.append(said(4, rule="poll-exceeded") | {"severity": "page"})
+    assert limits.pages([*lines, lines[1]]) == "pages: 1 session-expired, 1 poll-exceeded"
+
+
+# how many of 200 rows have a verdict that excuses them, how many of 100 members are unnamed -> how many are too many
+@pytest.mark.parametrize(
+    ("excused", "unnamed", "wrong"),
+    [
+        ({}, 15, 0),
+        ({}, 16, 1),
+        ({"UNTOLD": 12, "UNHEARD": 6, "WITHIN": 6, "TIE": 4}, 0, 0),
+        ({"UNTOLD": 13, "UNHEARD": 7, "WITHIN": 7, "TIE": 5}, 0, 4),
+    ],
+)
+def test_verdicts_that_excuse_a_difference_have_a_limit(excused, unnamed, wrong):
+    verdicts = [verdict for verdict, count in excused.items() for _ in range(count)]
+    rows = [SimpleNamespace(verdict=verdict) for verdict in [*verdicts, *["ok"] * (200 - len(verdicts))]]
+    assert len(limits.within({"session-expired": rows}, unnamed, 100)) == wrong
+
+
+# whether a coordinator had just loaded, how wide the stated interval is, and the verdict for an instant that is far off
+@pytest.mark.parametrize(
+    ("moved", "width_ms", "verdict"), [(True, 120_000, "WITHIN"), (True, 120_100, "OFF"), (False, 20_000, "OFF")]
+)
+def test_a_missed_rebalance_is_dated_by_an_interval_only_after_a_move(moved, width_ms, verdict):
+    row = Row("rebalance-timeout", "g", "m", 50_000, 60_000, 3_000, between_ms=(45_000, 45_000 + width_ms))
+    assert replace(row, moved=moved).verdict == verdict
 
 
 def test_what_the_capture_does_not_reach_is_not_asked_for():
@@ -406,11 +488,12 @@ def test_what_nothing_tells_is_counted_beside_the_score():
 
 @pytest.mark.parametrize(("set_aside", "good"), [(5, True), (6, False)])
 def test_a_run_that_sets_too_many_quiet_points_aside_is_not_good(set_aside, good, tmp_path, monkeypatch, capsys):
-    for kind in ("truth", "actions", "clients"):
-        (tmp_path / f"c.{kind}.json").write_text("[]")
+    for kind, events in (("truth", [logged(50_000)._asdict()]), ("actions", []), ("clients", [])):
+        (tmp_path / f"c.{kind}.json").write_text(json.dumps(events))
     (tmp_path / "c.moments.json").write_text("[{}]")
     (tmp_path / "c.jsonl.gz").touch()
-    monkeypatch.setattr(compare, "replay", lambda _: recorded())
+    monkeypatch.setattr(compare, "replay", lambda _: recorded(said(50_000)))
+    monkeypatch.setattr(compare, "named", lambda *_: True)
     monkeypatch.setattr(quiet, "compare", lambda _: quiet.Findings(agreed=100 - set_aside, untold=set_aside))
     assert judge(Played("c", tmp_path)) is good
     assert f"{set_aside} more set aside" in capsys.readouterr().out

@@ -33,9 +33,12 @@ TRAILING_MS = 2_000
 """What happens this close to the end of a life may have left no trace yet."""
 RESTART_EVERY = 8
 """After this many looks the monitor's state is dumped and restored, as at a restart of the job."""
+COORDINATOR_PAUSED = "coordinator-paused"
+BROKER_FAULTS = ("pause", "crash", "restart", "elect", "stall-writes", "step-clock")
 LOST_LOOKS = ("put_off", "set_aside")
 """What a shard counts if it gave up on a group: verdicts that were due may never come."""
 SAME_INSTANT_MS = 2
+MINUTE_MS = 60_000
 SAME_REMOVAL_MS = 15_000
 """A report that is further from a removal than this is of another removal of the same member."""
 
@@ -76,7 +79,12 @@ class _Doubts:
     """What makes instants uncertain: when coordinators loaded, and from when to when brokers were paused."""
 
     loads_ms: list[int]
+    """Without the first load: no session had begun before it."""
     pauses_ms: list[tuple[int, int]]
+    start_ms: int = 0
+    """When the life began."""
+    phase_ms: int = 0
+    """How long a join phase may last: what happens in it is seen only at its end."""
 
     def moved(self, at_ms: int) -> bool:
         """Tell whether a coordinator loaded shortly before an instant."""
@@ -97,9 +105,21 @@ class _Doubts:
         A removal in a join phase is visible only when the phase ends. If a coordinator loaded meanwhile, by its own
         clock, nothing shows which of the two removed the member.
         """
-        if self.moved(at_ms) or any(at_ms <= load_ms <= until_ms for load_ms in self.loads_ms):
-            return from_ms - TOLERANCE_MS <= at_ms <= until_ms + TOLERANCE_MS
-        return ended_at_a_pause(at_ms, from_ms, until_ms, self.pauses_ms)
+        later_ms = min(until_ms, at_ms + MOVE_IS_RECENT_MS)
+        if not self.moved(at_ms) and not any(at_ms <= load_ms <= later_ms for load_ms in self.loads_ms):
+            return ended_at_a_pause(at_ms, from_ms, until_ms, self.pauses_ms)
+        held = from_ms - TOLERANCE_MS <= at_ms <= until_ms + TOLERANCE_MS
+        return held and self._is_narrow(at_ms, from_ms, until_ms)
+
+    def _is_narrow(self, at_ms: int, from_ms: int, until_ms: int) -> bool:
+        """Tell whether an interval around a removal near a move is no wider than it has to be.
+
+        The new coordinator cannot have loaded before the one that it replaced. A removal shows by the end of the join
+        phase, and a move soon after it.
+        """
+        loaded_ms = [load_ms for load_ms in self.loads_ms if load_ms <= at_ms]
+        former_ms = max([self.start_ms, *(loaded_ms[:-1] if self.moved(at_ms) else loaded_ms)])
+        return former_ms - TOLERANCE_MS <= from_ms and until_ms <= at_ms + self.phase_ms + MOVE_IS_RECENT_MS
 
 
 @dataclass(frozen=True)
@@ -153,7 +173,17 @@ def _without_undecidable(life: Life, judgement: Judgement) -> Judgement:
 
 def disagreements(life: Life, told: list[dict[str, Any]], compared: Counter[str]) -> list[Disagreement]:
     """Return the differences between the removals in the incidents and those in the coordinator's log."""
-    return [*_removals(life, told, compared), *_taken_back(life, told)]
+    return [*_removals(life, told, compared), *_taken_back(life, told), *_blamed(life, told)]
+
+
+def _blamed(life: Life, told: Iterable[dict[str, Any]]) -> Iterable[Disagreement]:
+    """Yield reports that blame a broker in a life in which nothing happens to any broker."""
+    if any(event.do in BROKER_FAULTS for event in life.plan.events):
+        return
+    for line in told:
+        if line["rule"] == COORDINATOR_PAUSED and line["transition"] == "opened":
+            pages = line["severity"] == Severity.PAGE
+            yield Disagreement("extra", COORDINATOR_PAUSED, "", "", None, _instant(line), line["summary"], pages)
 
 
 def settings_of(life: Life) -> ShardSettings:
@@ -251,12 +281,13 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
             yield Disagreement("off", *where, line["evidence"])
         elif not removal.doubts.near(at_ms, _instant(line)):
             compared["dated by an interval"] += 1
+            compared["dated by more than a minute"] += _width_ms(line) > MINUTE_MS
     for index, removal in enumerate(removals):
         if index not in paired and removal.certain and removal.at_ms[0] <= min(end_ms, _trace_ms(life, removal)):
             unknown = next(_told_as_unknown(removal, told), None)
             what, at_ms = ("missing", removal.at_ms[0]) if unknown is None else ("unknown", unknown)
             yield Disagreement(what, removal.rule, removal.group, removal.member_id, at_ms, None)
-    yield from _unpaired([line for number, line in enumerate(lines) if number not in used], removals)
+    yield from _unpaired([line for number, line in enumerate(lines) if number not in used], removals, told)
 
 
 def _is_at_once(removal: _Removal, line: dict[str, Any], at_ms: int) -> bool:
@@ -278,13 +309,23 @@ def _is_only_one(removal: _Removal, lines: list[dict[str, Any]]) -> bool:
     return len(own) == 1 and own[0]["rule"] == removal.rule and len(removal.at_ms) == 1
 
 
-def _unpaired(lines: Iterable[dict[str, Any]], removals: list[_Removal]) -> Iterator[Disagreement]:
-    """Yield reports that match no removal, except repetitions of a removal that the next coordinator did again."""
+def _unpaired(
+    lines: Iterable[dict[str, Any]], removals: list[_Removal], told: Iterable[dict[str, Any]]
+) -> Iterator[Disagreement]:
+    """Yield reports that match no removal, except repetitions of a removal that the next coordinator did again.
+
+    They page if their incident ever does: a verdict by the clock opens as a warning, and becomes a page later.
+    """
+    paged = {line["incident_id"] for line in told if line["severity"] == Severity.PAGE}
     for line in lines:
         where = (line["rule"], line["group"], line["member_id"])
         if not _again(line, removals):
             note = f"{line['evidence']} {line['severity']}: {line['summary']}"
-            yield Disagreement("extra", *where, None, _instant(line), note, line["severity"] == Severity.PAGE)
+            yield Disagreement("extra", *where, None, _instant(line), note, line["incident_id"] in paged)
+
+
+def _width_ms(line: dict[str, Any]) -> int:
+    return int(line["detail"]["deadline_until_ms"] - line["detail"]["deadline_from_ms"])
 
 
 def _is_dated(removal: _Removal, line: dict[str, Any], at_ms: int) -> bool:
@@ -340,7 +381,8 @@ def _doubts(life: Life, truth: Iterable[TruthEvent]) -> _Doubts:
     resumed = [(event.who, start_ms + event.at_ms) for event in events if event.do == "resume"]
     until_ms = {at: min((ms for who, ms in resumed if who == at[0] and ms > at[1]), default=at[1]) for at in paused}
     loads = [event.at_ms for event in truth if event.kind == "coordinator-loaded"][1:]
-    return _Doubts(loads, [(from_ms, until_ms[who, from_ms]) for who, from_ms in paused])
+    phase_ms = max((client.rebalance_ms for client in life.plan.clients), default=0)
+    return _Doubts(loads, [(from_ms, until_ms[who, from_ms]) for who, from_ms in paused], start_ms, phase_ms)
 
 
 def _removal(expiry: Expiry, ahead_ms: Mapping[str, int], doubts: _Doubts) -> _Removal:

@@ -1,13 +1,18 @@
 """How close a reported instant or interval has to be to a member's removal."""
 
+from collections import Counter
+
 import pytest
 
 from streaming.embedded.truth import TruthEvent
-from tests.oracle.judge import _Doubts, _is_heard_since_its_load, _logged
+from tests.oracle.judge import _Doubts, _is_heard_since_its_load, _logged, disagreements
 from tests.oracle.life import Life, Look
-from tests.oracle.plans import Plan
+from tests.oracle.plans import Event, Plan
 
-LONG, SHORT, MOVE = _Doubts([], [(20_000, 50_000)]), _Doubts([], [(20_000, 21_500)]), _Doubts([20_000], [])
+LONG, SHORT = _Doubts([], [(20_000, 50_000)]), _Doubts([], [(20_000, 21_500)])
+MOVE, MOVED_LATE, TWICE = (
+    _Doubts(loads_ms, [], phase_ms=10_000) for loads_ms in ([20_000], [60_000], [20_000, 60_000])
+)
 # what happened to the coordinator, when the member was removed, when it is reported to be -> whether that is near
 # enough
 INSTANTS = [
@@ -33,6 +38,13 @@ INTERVALS = [
     (MOVE, 30_000, (31_500, 35_000), False),
     (MOVE, 15_000, (10_000, 23_000), True),  # a coordinator loaded before the removal was seen
     (MOVE, 15_000, (10_000, 18_000), False),
+    (MOVE, 30_000, (-3_600_000, 3_600_000), False),  # nothing had been loaded before 0
+    (MOVE, 30_000, (0, 60_000), True),  # it shows by the end of the join phase, and the move 20 s later
+    (MOVE, 30_000, (0, 60_100), False),
+    (MOVE, 15_000, (0, 3_600_000), False),
+    (MOVED_LATE, 15_000, (10_000, 90_000), False),  # so late no load says anything of the removal
+    (TWICE, 70_000, (20_000, 75_000), True),
+    (TWICE, 70_000, (18_000, 75_000), False),  # before the coordinator that was replaced had loaded
 ]
 
 
@@ -52,6 +64,35 @@ def test_a_sessions_end_is_compared_if_its_coordinator_was_heard_since_it_loaded
     loads = ((0, "broker-1"), (25_000, "broker-2"), (30_000, "broker-1"), (60_000, "broker-1"))
     truth = [TruthEvent("coordinator-loaded", "", "", at_ms, broker, 0, "", "") for at_ms, broker in loads]
     assert _is_heard_since_its_load(truth, Look(0, "broker-1", 50_000, []), answered_ms) is heard
+
+
+@pytest.mark.parametrize(("escalates", "pages"), [(False, False), (True, True)])
+def test_a_false_report_pages_though_it_opens_as_a_warning(escalates, pages):
+    line = {
+        "rule": "session-expired",
+        "group": "g",
+        "member_id": "m",
+        "incident_id": "i",
+        "transition": "opened",
+        "severity": "warn",
+        "deadline_ms": 10_000,
+        "at_ms": 10_500,
+        "evidence": "inferred",
+        "summary": "",
+        "detail": {},
+    }
+    told = [line, {**line, "transition": "escalated", "severity": "page", "at_ms": 70_500}]
+    life = Life(Plan(1, "classic", 60_000, (), ()))
+    [extra] = disagreements(life, told if escalates else told[:1], Counter())
+    assert (extra.what, extra.pages) == ("extra", pages)
+
+
+@pytest.mark.parametrize(("events", "false"), [((), True), ((Event(5_000, "pause", "1"),), False)])
+def test_no_broker_is_blamed_where_nothing_happened_to_one(events, false):
+    blamed = {"rule": "coordinator-paused", "transition": "opened", "severity": "page", "deadline_ms": None}
+    told = [{**blamed, "at_ms": 9_000, "summary": "broker-1 paused", "incident_id": "i"}]
+    found = disagreements(Life(Plan(1, "classic", 60_000, (), events)), told, Counter())
+    assert [(each.what, each.rule, each.pages) for each in found] == [("extra", "coordinator-paused", True)] * false
 
 
 # how far the clocks of broker-1 and broker-2 are ahead -> whether broker-1 certainly removed the member, by its clock

@@ -5,12 +5,14 @@
 
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
 from streaming.embedded.truth import REBALANCE_TIMEOUT, SESSION_EXPIRED
 from tests.oracle.judge import judge
 from tests.oracle.kinds import ALL_KINDS, draw
+from tests.oracle.lives import Played, lists_too_many, summary
 
 LIVES_OF_A_KIND = 17
 
@@ -39,6 +41,13 @@ def test_monitor_and_coordinator_agree_on_every_removal_and_at_every_quiet_momen
 def test_a_life_that_was_once_judged_wrong_is_judged_right(driver, kind, seed):
     """The smallest lives that show these faults have no other removal, so they are played whole."""
     assert [*map(str, judge(driver.play(draw(kind, seed))).disagreements)] == []
+
+
+@pytest.mark.parametrize(("listed", "too_many"), [(5, False), (6, True)])
+def test_lives_are_wrong_if_too_many_removals_are_called_undecidable(listed, too_many):
+    lives = [Played("classic/1", 60_000, 9, True, Counter({SESSION_EXPIRED: 100}), listed=Counter({"a class": listed}))]
+    assert lists_too_many(lives) is too_many
+    assert ("which is wrong" in summary(lives, 1, 1)) is too_many
 
 
 ENDLESS = """

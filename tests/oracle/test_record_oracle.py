@@ -101,7 +101,9 @@ def test_the_kept_answers_are_the_oracles(java):
 
 def test_subscriptions_and_assignments(java):
     """We read what Kafka reads, in the same way; what it cannot read is None, or topics read as version 0."""
-    for row in map(json.loads, oracle(java, SEED, COUNT, "blobs").splitlines()):
+    rows = list(map(json.loads, oracle(java, SEED, COUNT, "blobs").splitlines()))
+    assert len(rows) >= int(COUNT)
+    for row in rows:
         blob, expected = bytes.fromhex(row["blob"]), row["expected"]
         if row["kind"] == "assignment":
             ours = assignment(blob)

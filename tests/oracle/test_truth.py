@@ -1,6 +1,7 @@
 """Telemetry that is lost, late or doubled causes no false report: some lives, always the same."""
 
 import functools
+from collections import Counter
 
 import pytest
 
@@ -9,7 +10,7 @@ from tests.oracle.judge import settings_of
 from tests.oracle.kinds import draw
 from tests.oracle.monitor import Monitor
 from tests.oracle.perturb import ENDING, LONG_MS, OF_LONG_LIVES, OF_SEVERAL_BROKERS, PERTURBATIONS
-from tests.oracle.truth import KINDS, RECOVERED, count
+from tests.oracle.truth import BLAMED, KINDS, RECOVERED, count
 
 SEEDS = (1, 2)
 
@@ -42,10 +43,49 @@ ONCE_FALSE = (
 )
 
 
+# what is wrong with the telemetry -> the least share of these lives' 45 removals that is told right
+LEAST_TRUE = {
+    "as played": 1.0,
+    "0.1 % of lines lost": 0.95,
+    "1 % of lines lost": 0.9,
+    "2 % of lines lost": 0.85,
+    "5 % of lines lost": 0.65,
+    "2 % lost in bursts of 0.3-2 s": 0.85,
+    "off for 20 s": 0.75,
+    "off for 60 s": 0.55,
+    "started in the middle": 0.55,
+    "every second heartbeat": 0.9,
+    "heartbeat lines lost": 0.0,
+    "leave lines lost": 0.95,
+    "sync lines lost": 0.95,
+    "join lines lost": 0.65,
+    "no probe": 0.95,
+    "30 s sent again after 5 s": 1.0,
+    "30 s sent again after 60 s": 1.0,
+    "instants off by up to 200 ms": 0.95,
+    "whole seconds": 0.9,
+    "instants of a flush every second": 0.35,
+    "instants of a flush every 5 s": 0.0,
+    "late by 15 s": 0.95,
+    "late by 60 s": 0.6,
+    "no record keys": 1.0,
+    "no record keys, two listeners": 0.8,
+}
+REMOVALS = 45
+WRONG_CAUSES = {"sync lines lost": 1}
+BLAMED_WRONGLY = ("no probe", "no record keys, two listeners")
+"""Still open: a gap between two heartbeats looks like a pause, or a listener like a broker, which is blamed then."""
+
+
 @pytest.mark.parametrize("name", PERTURBATIONS)
 def test_nobody_is_accused_falsely_though_telemetry_is_bad(counted, name):
-    assert sum(each["true"] + each["off"] + each["unknown"] for each in counted(name).values()) > 10
+    said = sum(counted(name).values(), Counter())
     assert {life: each["false"] for life, each in counted(name).items() if each["false"]} == {}
+    assert said["true"] >= LEAST_TRUE.get(name, 0.0) * REMOVALS
+    assert said["true"] + said["off"] + said["unknown"] > 10
+    assert said["wrong cause"] <= WRONG_CAUSES.get(name, 0)
+    assert said["refuted"] == 0
+    assert said[BLAMED] == 0 or name in BLAMED_WRONGLY
 
 
 @pytest.mark.parametrize("name", [name for name in PERTURBATIONS if name in ENDING])

@@ -76,6 +76,10 @@ MISSING = {
     "a phase that a JoinGroup ended": (life(HEARD, (30_000, "broker-1", "n", "JOIN_GROUP", 0)), None),
     "a phase of which a 25 told": (life(HEARD, (30_000, "broker-1", "m", "HEARTBEAT", 25)), None),
     "a group of KIP-848": (life(HEARD, protocol="consumer"), None),
+    "a KIP-848 member of a group that has classic members": (
+        life((10_000, "broker-1", "m", "CONSUMER_GROUP_HEARTBEAT", 0)),
+        None,
+    ),
     "an id that was given out and never accepted": (
         life((5_000, "broker-1", "m", "JOIN_GROUP", 79), protocol="consumer"),
         NEVER,
@@ -151,6 +155,7 @@ def test_a_removal_that_is_not_told_is_of_the_class_of(name):
     assert class_of(played, "missing", "session-expired", "m", AT_MS, None) == expected
 
 
+LOADED_BY_THEN = (13_000, "broker-2", "n", "JOIN_GROUP", 79)
 OVERLAPPED = {
     "that its predecessor outlived": (life(HEARD, (15_000, "broker-1", "n", "HEARTBEAT", 0), loads=MOVED), True),
     "whose predecessor refused": (
@@ -170,6 +175,18 @@ OVERLAPPED = {
         True,
     ),
     "of which metadata does not tell": (life(HEARD, metadata_ms=0, loads=MOVED), True),
+    "by one that had loaded when it heard the member": (
+        life(HEARD, LOADED_BY_THEN, (14_000, "broker-2", "m", "HEARTBEAT", 0), metadata_ms=0, loads=MOVED),
+        False,
+    ),
+    "by one that may have been loading when it heard the member": (
+        life(HEARD, (12_500, "broker-2", "m", "HEARTBEAT", 0), LOADED_BY_THEN, metadata_ms=0, loads=MOVED),
+        True,
+    ),
+    "of a KIP-848 member, which no loading coordinator accepts": (
+        life(HEARD, (14_000, "broker-2", "m", "CONSUMER_GROUP_HEARTBEAT", 0, 5), metadata_ms=0, loads=MOVED),
+        False,
+    ),
     "that came long before": (life(HEARD, metadata_ms=0, loads=((-9_000, "broker-1"), (-5_000, "broker-2"))), False),
 }
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from coordinator_model.decode.source_row import TELEMETRY, SourceRow
 from streaming.embedded.truth import REBALANCE_TIMEOUT, SESSION_EXPIRED
 from tests.oracle.driver import Driver, classes, why_not
-from tests.oracle.judge import disagreements, settings_of
+from tests.oracle.judge import COORDINATOR_PAUSED, disagreements, settings_of
 from tests.oracle.kinds import draw
 from tests.oracle.life import Life
 from tests.oracle.lives import end_with_parent
@@ -35,8 +35,9 @@ from tests.oracle.perturb import (
 KINDS = "classic,static,cooperative,consumer,consumer-static,share"
 BATCH_MS = 2_000
 RECOVERED = "not true once recovered"
-COLUMNS = ("true", "unknown", "missed", "wrong cause", "off", "false", "false pages", RECOVERED)
-OF = {"missing": "missed", "cause": "wrong cause", "off": "off", "extra": "false"}
+BLAMED = "brokers blamed"
+COLUMNS = ("true", "unknown", "missed", "wrong cause", "off", "refuted", "false", BLAMED, "false pages", RECOVERED)
+OF = {"missing": "missed", "cause": "wrong cause", "off": "off", "refuted": "refuted", "extra": "false"}
 
 
 class _Worker:
@@ -82,7 +83,7 @@ def count(life: Life, name: str) -> tuple[Counter[str], list[str]]:
             counted["unknown"] += 1
             continue
         listed.append(f"{name}: {life.plan.kind}/{life.plan.seed}: {wrong}")
-        counted[OF.get(wrong.what, wrong.what)] += 1
+        counted[BLAMED if wrong.rule == COORDINATOR_PAUSED else OF[wrong.what]] += 1
         counted["false pages"] += wrong.what == "extra" and wrong.pages
     counted["true"] = compared[SESSION_EXPIRED] + compared[REBALANCE_TIMEOUT] - counted["wrong cause"] - counted["off"]
     return counted, listed

@@ -12,7 +12,7 @@ from coordinator_model.decode.records import RecordType, decode
 from coordinator_model.decode.source_row import CLUSTER, OFFSETS, TELEMETRY, SourceRow
 from coordinator_model.replica.removals.judge import MOVE_KNOWN_MS
 from coordinator_model.thresholds import Thresholds
-from streaming.embedded.truth import LEFT, REBALANCE_TIMEOUT, SESSION_EXPIRED
+from streaming.embedded.truth import LEFT, REBALANCE_TIMEOUT, SESSION_EXPIRED, TruthEvent
 from tests.oracle.life import PROBE, Life, Look
 from tests.support.pauses import TOLERANCE_MS
 
@@ -91,6 +91,7 @@ def _phase_goes_on(life: Life, removal: Removal) -> bool:
     """
     what, _, member_id, at_ms, _ = removal
     classic = what == MISSING and any(client.protocol == "classic" for client in life.plan.clients)
+    classic = classic and not any(_is_modern_beat_of(line, member_id) for line in _lines(life))
     end_ms = life.plan.start_ms + life.plan.until_ms - TRAILING_MS
     shown = [r for r in life.rows if at_ms <= r.timestamp_ms <= end_ms and _ends_a_phase(r, member_id)]
     expired = [event for event in life.truth if (event.kind, event.at_ms) == (SESSION_EXPIRED, at_ms)]
@@ -146,18 +147,28 @@ def _overlapping_coordinators(life: Life, removal: Removal) -> bool:
 
     The new coordinator started all session timers when it loaded the groups. Its predecessor answered until after that,
     or nobody asks who leads, or the brokers that were asked did not know it yet. The time of the load decides whether a
-    session had ended, or the member had missed a join phase, or had left; no line and no record shows it.
+    session had ended, or the member had missed a join phase, or had left; no line and no record shows it. It does not
+    decide that if the member was heard by the new coordinator once that had loaded them.
     """
-    what, _, _, at_ms, _ = removal
+    what, _, member_id, at_ms, _ = removal
     loads = [event for event in life.truth if event.kind == "coordinator-loaded" and event.at_ms <= at_ms]
     if what != UNKNOWN or len(loads) < 2 or at_ms - loads[-1].at_ms > MOVE_IS_RECENT_MS:
         return False
     load = loads[-1]
+    if _was_heard_since(life, load, member_id, at_ms):
+        return False
     others = (row for row in life.rows if row.source == TELEMETRY and (row.key or b"").decode() != load.broker)
     since = (row for row in others if load.at_ms <= row.timestamp_ms <= at_ms)
     return not _is_named(life, load.broker, load.at_ms, at_ms) or any(
         _coordinates(row) or _took(row, load.at_ms) for row in since
     )
+
+
+def _was_heard_since(life: Life, load: TruthEvent, member_id: str, at_ms: int) -> bool:
+    """Tell whether a coordinator accepted a member's heartbeat when its answers had shown that it had loaded."""
+    term = [line for line in _lines(life) if line["broker"] == load.broker and load.at_ms <= line["at_ms"] <= at_ms]
+    shown_ms = min((line["at_ms"] - line["totalTimeMs"] for line in term if _has_loaded(line)), default=at_ms)
+    return any(_is_beat_of(line, member_id) and line["at_ms"] > shown_ms for line in term)
 
 
 def _expired_or_replaced(life: Life, removal: Removal) -> bool:
@@ -372,7 +383,13 @@ def _session_timeout_ms(life: Life, member_id: str, at_ms: int) -> int | None:
 def _is_beat_of(line: dict[str, Any], member_id: str) -> bool:
     api, error = line["requestHeader"]["requestApiKeyName"], line["response"].get("errorCode")
     beat = api in ("HEARTBEAT", "SYNC_GROUP") and error in (0, 27)
-    return beat and line["request"].get("memberId") == member_id
+    return (beat and line["request"].get("memberId") == member_id) or _is_modern_beat_of(line, member_id)
+
+
+def _is_modern_beat_of(line: dict[str, Any], member_id: str) -> bool:
+    """Tell whether a line is of an accepted heartbeat of KIP-848."""
+    modern = line["requestHeader"]["requestApiKeyName"] == "CONSUMER_GROUP_HEARTBEAT"
+    return modern and line["response"].get("errorCode") == 0 and line["request"].get("memberId") == member_id
 
 
 def _began_unseen(life: Life, removal: Removal) -> bool:

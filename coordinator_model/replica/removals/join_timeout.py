@@ -1,6 +1,7 @@
 """Cause: the member did not rejoin, and the join phase ended by its timeout, as its start and its limit show."""
 
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
+from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, ROUNDED_MS
 from coordinator_model.replica.removals.join_phase import was_disturbed
 from coordinator_model.replica.removals.leaves import CUT_MS
@@ -106,6 +107,26 @@ def _first_end_ms(together: Together) -> int | None:
 def timed_out(together: Together) -> bool:
     """Tell whether the phase ended by its timeout."""
     return any(-EARLY_MS <= together.removed_ms - end_ms <= LATE_MS for end_ms in together.once(_ends_ms))
+
+
+def may_show_alive_until_ms(departure: Departure, together: Together) -> int | None:
+    """Return until when a line may still come that shows that a member had missed the phase; None: none may come.
+
+    The phase ended by its timeout, so it had waited for somebody until then. But the sessions of all dropped members
+    seem to have ended before. A heartbeat behind a stalled write explains that: it came in time and restarted its
+    member's session, but has a line only once it is answered 15.
+    """
+    dynamic = departure.member.instance_id is None and departure.successor is None
+    if not dynamic or not together.once(_waited_for_nobody_known):
+        return None
+    return together.latest_ends_ms.get(id(departure), 0) + STALL_MS + together.context.thresholds.grace_ms
+
+
+def _waited_for_nobody_known(together: Together) -> bool:
+    """Tell whether the phase ended by its timeout, though no member is known for which it may have waited."""
+    last_ms = max(together.latest_ends_ms.values(), default=0)
+    waited = together.once(_stayed) or together.once(_joined_at_the_end)
+    return 0 < last_ms < together.removed_ms - LATE_MS and not waited and together.once(timed_out)
 
 
 def _session_ends_ms(together: Together) -> list[int]:

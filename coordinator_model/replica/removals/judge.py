@@ -18,7 +18,12 @@ from coordinator_model.replica.removals.case import (
 )
 from coordinator_model.replica.removals.coordinator_pause import due_in_a_pause
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.removals.join_timeout import not_rejoined, phase_was_extended, timed_out
+from coordinator_model.replica.removals.join_timeout import (
+    may_show_alive_until_ms,
+    not_rejoined,
+    phase_was_extended,
+    timed_out,
+)
 from coordinator_model.replica.removals.leaves import CUT_MS
 from coordinator_model.replica.removals.phase_end import (
     kept_as_static,
@@ -95,7 +100,11 @@ def judge_removals(replica: GroupReplica, context: JudgementContext) -> bool:
             shared = Shared(replica)
         else:
             shared.note_starter(departure.phase)
-            _apply(replica, departure, judge(replica, departure, context, shared), context, shared)
+            alive_until_ms = may_show_alive_until_ms(departure, shared.together(departure, context))
+            if alive_until_ms is not None and context.progress_ms < alive_until_ms:
+                departure.judge_after_ms = alive_until_ms
+            else:
+                _apply(replica, departure, judge(replica, departure, context, shared), context, shared)
     return _judge_again(replica, context, shared) or bool(due)
 
 
@@ -204,6 +213,8 @@ def _report(replica: GroupReplica, departure: Departure, timeout: Timeout) -> No
         departure.rule, departure.timer_reset_ms = SESSION_EXPIRED, timeout.timer_reset_ms
         departure.deadline_from_ms, departure.deadline_until_ms = timeout.deadline_from_ms, timeout.deadline_until_ms
     departure.judged, departure.judge_again = True, False
+    if replica.unexplained_ms == departure.gone_ms:
+        replica.unexplained_ms = None  # it is explained now: an earlier judgement may have marked it
     count_violation(replica, departure)
 
 
@@ -243,7 +254,6 @@ def _judge_again(replica: GroupReplica, context: JudgementContext, shared: Share
         verdict = judge(replica, departure, context, shared)
         if isinstance(verdict, RebalanceTimeout | SessionExpired):
             found = True
-            replica.unexplained_ms = None if replica.unexplained_ms == departure.gone_ms else replica.unexplained_ms
             _report(replica, departure, verdict)
     return found
 

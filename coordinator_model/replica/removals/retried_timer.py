@@ -20,6 +20,8 @@ RETRY_MS = STALL_MS + PAUSE_MS
 """How long after a run whose write timed out a timer runs again."""
 SAME_STEP_MS = 50
 """How much later than it is due a timer may run."""
+RETRY_LATE_MS = 2 * SAME_STEP_MS
+"""How much later than it is due a retry may run: two timers run before it, that of the write and that of the wait."""
 
 
 def may_be_any(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:
@@ -45,7 +47,7 @@ def is_of_a_rebalance(replica: GroupReplica, departure: Departure) -> bool:
 
 def _is_tried_again(replica: GroupReplica, departure: Departure, ran_ms: Iterable[int]) -> bool:
     late_ms = (departure.removed_ms - at_ms for at_ms in ran_ms)
-    due = any(0 < ms <= RETRIED_MS and (ms + CUT_MS) % RETRY_MS <= SAME_STEP_MS for ms in late_ms)
+    due = any(0 < ms <= RETRIED_MS and (ms + CUT_MS) % RETRY_MS <= RETRY_LATE_MS for ms in late_ms)
     # The first answer that shows a stall may come after the removal.
     may_be_retried = departure.may_be_retried or replica.stalled_near(departure.removed_ms, RETRIED_MS)
     return may_be_retried and due and not _no_write_timed_out(replica, departure)

@@ -173,6 +173,21 @@ def may_have_left_unseen(inference: Inference) -> bool:
     return unseen_ms > max(member.session_from_ms, leave_ms)
 
 
+def coordinator_may_have_died_before_its_line(inference: Inference) -> bool:
+    """Tell whether a KIP-848 member may have left just before its coordinator died, so that the leave has no line.
+
+    A move is blamed for the removal, but every sign of it is newer than the removal. So the former coordinator either
+    had been deposed for a whole session timeout and did not know it, or it removed the member itself, for a leave. It
+    answers a leave after it has written the removal. If it answered nobody in the group since, it may have died before
+    that line was shipped.
+    """
+    timeout, removed_ms = inference.timeout, inference.departure.removed_ms
+    if not inference.member.in_kip848_group or not isinstance(timeout, SessionExpired):
+        return False
+    blamed = (r for r in inference.context.timer_resets if r.is_move and r.low_ms == timeout.timer_reset_ms)
+    return any(r.word_ms <= removed_ms <= r.low_ms for r in blamed)
+
+
 def may_have_waited_unseen(inference: Inference) -> bool:
     """Tell whether a classic member may have been silent because it waited in a join phase of which no line was seen.
 
@@ -194,6 +209,7 @@ DOUBTS: tuple[Callable[[Inference], bool], ...] = (
     request_may_have_been_pending,
     expired_while_group_was_stable,
     may_have_left_unseen,
+    coordinator_may_have_died_before_its_line,
     may_have_waited_unseen,
 )
 """One of them is enough, so their order decides nothing; those that cost least come first."""

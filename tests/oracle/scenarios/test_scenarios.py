@@ -23,7 +23,7 @@ def scenarios() -> dict[str, list[Scenario]]:
     by_method = defaultdict(list)
     for scenario in record().values():
         by_method[scenario.method].append(scenario)
-    return by_method
+    return dict(by_method)
 
 
 def test_every_scenario_is_classified_once(scenarios):

@@ -174,3 +174,28 @@ def test_a_newcomer_whose_request_was_never_answered_may_have_begun_a_rebalance(
     story.join(14_000, "m3", 2, parked_ms=500).record(14_040, 2, "m1", "m3").sync(14_050, "m1", 2, leader=True)
     told = story.sync(14_050, "m3", 2).beats("m1", 15_000, 20_000, 2).beats("m3", 15_000, 20_000, 2).play(20_000)
     assert [each for each in ("member-removed", "session-expired") if "m2" in told.opened(each)] == [rule]
+
+
+# the last answer of m2's coordinator in the group, when metadata last names it -> what is told of m2
+DEATHS = {
+    "it answers nobody after the removal": (20_000, 28_500, REMOVED),
+    "it answers after the removal, so a leave would have had a line": (20_400, 28_500, EXPIRED),
+    "it may have been deposed before": (20_000, 14_000, EXPIRED),
+}
+
+
+@pytest.mark.parametrize("name", DEATHS)
+def test_a_kip_848_member_may_have_left_just_before_its_coordinator_died(name):
+    """m2 is heard last at 20,000 and removed at 20,200; its session of 6 s would have ended later."""
+    last_ms, named_ms, expected = DEATHS[name]
+    story = consumers("m1", "m2")
+    story.brokers["broker-2"] = 0
+    story.leads(0, "broker-1", 5_000, 10_000, named_ms).leads(max(named_ms, 20_500) + 2_000, "broker-2", 50_000)
+    story.hellos("m1", 1_000, 20_000, 2).hellos("m2", 1_000, 20_000, 2)
+    story.gone(20_200, "m2").epoch(20_200, 3).target(20_200, 3)
+    if last_ms > 20_200:
+        story.hello(last_ms, "m1", 2, 2)
+    story.silent(last_ms + 50, 90_000)
+    for at_ms in range(32_000, 40_000, 1_000):
+        story.hello(at_ms, "m1", 2, 3, broker="broker-2")
+    assert rules(story.play(42_000, consumer_session_timeouts_ms={"": 6_000})) == expected

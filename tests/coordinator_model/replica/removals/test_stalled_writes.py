@@ -1,0 +1,70 @@
+"""What stalled writes explain: heartbeats that have no line yet, timers that run again. Seen in chaos seed 120001."""
+
+import pytest
+
+from coordinator_model.replica.removals import judge
+from coordinator_model.replica.removals.case import Uncertain
+from tests.support.story import Who, consumers, rebalance, stable
+
+# whether m2's heartbeat of 17,900 waits behind a stalled write -> rule and deadline of m2, and of m4
+HEARTBEATS = {
+    "none waits": (False, [("session-expired", "m2", 18_050), ("rebalance-timeout", "m4", 19_003)]),
+    "one waits": (True, [("rebalance-timeout", "m2", 19_003), ("session-expired", "m4", 18_550)]),
+}
+
+
+@pytest.mark.parametrize("name", HEARTBEATS)
+def test_a_phase_that_timed_out_though_all_had_expired_waits_for_parked_heartbeats(name):
+    """m3's leave begins the phase at 9,000. It lasts for its whole timeout, so somebody's session went on."""
+    waits, expected = HEARTBEATS[name]
+    story = stable("m1", "m2", "m3", "m4", poll_ms=10_000).beats("m3", 1_000, 8_000).leave(9_000, "m3")
+    for member in ("m1", "m2", "m4"):
+        story.beats(member, 1_000, 8_000)
+    story.beats("m2", 9_050, 12_050, error=27).beats("m4", 9_050, 12_550, every_ms=500, error=27)
+    if waits:
+        story.beat(22_900, "m2", error=15, parked_ms=5_000)
+    story.beat(9_500, "m1", error=27)
+    told = rebalance(story, 19_003, 2, "m1").beats("m1", 20_000, 28_000, generation=2).play(28_000)
+    rules = ("session-expired", "rebalance-timeout")
+    said = [(rule, *fact) for rule in rules for fact in told.facts(rule, "subject", "deadline_ms")]
+    assert sorted(said, key=lambda one: one[1]) == expected
+    assert told.opened("member-removed") == []
+
+
+def test_a_removal_that_a_late_heartbeat_explains_is_no_sign_of_lost_lines(monkeypatch):
+    """m2's removal of 11,000 is doubted, until its heartbeat of 7,000 is answered 15."""
+    replicas, ask = [], judge.judge
+
+    def doubt_at_first(replica, *args):
+        replicas.append(replica)
+        return ask(replica, *args) if replicas[1:] else Uncertain(judge_again=True)
+
+    monkeypatch.setattr(judge, "judge", doubt_at_first)
+    first, second = Who("m1", session_ms=60_000, port=5_001), Who("m2", session_ms=7_000, port=5_002)
+    story = stable(first, second, "m3", poll_ms=10_000).leave(1_000, "m3")
+    story.join(11_000, first, 2, listed=[first], parked_ms=2).record(11_040, 2, first)
+    told = story.sync(11_050, "m1", 2, leader=True).beat(12_000, "m2", error=15, parked_ms=5_000).play(15_000)
+    assert told.opened("member-removed") == ["m2"]
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 11_000)]
+    assert replicas[-1].unexplained_ms is None
+
+
+# how late the timer runs again -> what is told of that
+RETRIES = {
+    "in time": (0, [("m2", 9_000), ("m2", 14_500)], []),
+    "both of its timers run late": (90, [("m2", 9_000), ("m2", 14_590)], []),
+    "too late": (150, [("m2", 9_000)], ["m2"]),
+}
+
+
+@pytest.mark.parametrize("name", RETRIES)
+def test_a_timer_whose_write_timed_out_runs_again_as_late_as_its_two_timers(name):
+    """m2's session ends at 9,000, the write times out at 14,000, and half a second later the timer removes m2 again."""
+    late_ms, expired, unknown = RETRIES[name]
+    story = consumers("m1", "m2").hellos("m1", 1_000, 8_000, 2).hellos("m2", 1_000, 3_000, 2)
+    story.hello(13_900, "m1", 2, 2, error=15, parked_ms=5_000).gone(9_000, "m2")
+    story.member(10_000, "m2").epoch(10_000, 4).current(10_000, "m2", 4).hello(14_300, "m2", 0, 4, parked_ms=4_250)
+    story.gone(14_500 + late_ms, "m2").epoch(14_500 + late_ms, 5).hellos("m1", 16_500, 25_000, 5)
+    told = story.play(25_000, consumer_session_timeouts_ms={"": 6_000})
+    assert told.facts("session-expired", "subject", "deadline_ms") == expired
+    assert told.opened("member-removed") == unknown
