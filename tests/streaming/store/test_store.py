@@ -495,9 +495,7 @@ def test_a_fresh_checkpoint_begins_where_all_groups_were_judged(store, job, prog
 
 
 @pytest.mark.parametrize(("caught_up", "judged_ms"), [(True, START_MS - 60_000), (False, None)])
-def test_without_lines_it_begins_where_the_last_run_had_read_all(
-    store, job, caught_up, judged_ms
-):
+def test_without_lines_it_begins_where_the_last_run_had_read_all(store, job, caught_up, judged_ms):
     job.apply(progress(0, 0), caught_up=caught_up, now_ms=START_MS)
     assert store.read.judged_until_ms(CLUSTER) == judged_ms
 
