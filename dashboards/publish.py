@@ -20,7 +20,7 @@ from grafana_api.grafana_face import GrafanaFace
 from dashboards.files import FOLDER, TAG
 from dashboards.unreachable import reason
 from streaming.commands.remote import TOKEN_VARIABLE, http_parts
-from streaming.config_text import mask_url
+from streaming.config.text import mask_url
 
 OLDEST_MAJOR: Final = 10
 TIMEOUT_S: Final = 30.0

@@ -7,7 +7,7 @@ with resolved lookups, on the broker's console. So the broker's JVM reads the lo
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from streaming.kafka_config import Kafka
+from streaming.config.kafka import Kafka
 
 JAAS: Final = "sasl.jaas.config"
 _SECURITY: Final = "org.apache.kafka.common.security"

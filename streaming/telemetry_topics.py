@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from streaming.kafka_config import Kafka
+    from streaming.config.kafka import Kafka
 
 TELEMETRY_TOPIC: Final = "group-telemetry"
 LINE_BYTES: Final = 700

@@ -16,8 +16,8 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from coordinator_model.thresholds import Thresholds
-from streaming.config import RECEIVERS, SECRET_KEYS, TABLES
-from streaming.kafka_config import ENVIRONMENT_PREFIX
+from streaming.config.kafka import ENVIRONMENT_PREFIX
+from streaming.config.settings import RECEIVERS, SECRET_KEYS, TABLES
 
 PAGE = Path(__file__).parents[1] / "configuration.md"
 HEADINGS = {"": "The top level", "groups": "`[[groups]]`, as many as wanted"}

@@ -9,7 +9,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import update
 
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.serve import lag_metrics, metrics
 from streaming.serve.health import Health
 from streaming.store import Store, tables

@@ -13,8 +13,8 @@ from streaming.audit.assess import assess
 from streaming.audit.read import Read, read_newest, with_records
 from streaming.audit.report import Report, share_read
 from streaming.audit.tiers import sources, tier_of
+from streaming.config.kafka import Kafka
 from streaming.connection import Kind, diagnose
-from streaming.kafka_config import Kafka
 from streaming.tiers import RECORDS_ONLY
 
 BOX_S: Final = 50.0

@@ -20,11 +20,11 @@ from coordinator_model.decode.parse import RejectedRow, parse_row
 from coordinator_model.decode.source_row import CLUSTER, TELEMETRY, SourceRow
 from coordinator_model.events import Tick
 from streaming.capture.file import read_rows
+from streaming.config.telemetry_zone import FIELD, zone_named
 from streaming.run.cluster_facts import ask_topics, read_session_timeouts
 from streaming.run.cluster_watch import ClusterWatch, Row
 from streaming.run.lag.end_offsets import EndOffsets
 from streaming.run.lag.rounds import Round
-from streaming.telemetry_zone import FIELD, zone_named
 
 log = structlog.get_logger(__name__)
 

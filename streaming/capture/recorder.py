@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from streaming.kafka_config import Kafka
+    from streaming.config.kafka import Kafka
 
 END_S: Final = 2.0
 POLL_MS: Final = 200

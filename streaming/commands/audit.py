@@ -12,11 +12,11 @@ import click
 
 from streaming.commands.progress import ProgressShown
 from streaming.commands.settings import settings_of_cluster
-from streaming.local_path import LocalPathParam, new_file
+from streaming.config.local_path import LocalPathParam, new_file
 
 if TYPE_CHECKING:
     from streaming.audit.report import Report
-    from streaming.config import Settings
+    from streaming.config.settings import Settings
 
 LOOK_S: Final = 0.2
 LIMIT_S: Final = 58.0

@@ -12,7 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from streaming.embedded import EmbeddedCluster
-from streaming.local_path import LocalPathParam
+from streaming.config.local_path import LocalPathParam
 
 SHIPPED = {True: "the request log and the coordinator's INFO lines", False: "the coordinator's INFO lines"}
 """What the brokers ship to the telemetry topic; the key is whether the request log is on."""

@@ -12,11 +12,11 @@ import click
 
 from streaming.commands.progress import ProgressShown
 from streaming.commands.settings import settings_of_cluster
-from streaming.local_path import LocalPathParam, new_file
+from streaming.config.local_path import LocalPathParam, new_file
 
 if TYPE_CHECKING:
     from streaming.capture.recorder import Recording
-    from streaming.kafka_config import Kafka
+    from streaming.config.kafka import Kafka
 
 LOOK_S: Final = 0.2
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from streaming.commands import remote
+from streaming.config.local_path import LocalPathParam
 from streaming.extras import how_to_install
-from streaming.local_path import LocalPathParam
 
 if TYPE_CHECKING:
     from dashboards.publish import Change

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from streaming.config import Settings
+    from streaming.config.settings import Settings
     from streaming.doctor.check import Check
 
 
@@ -32,7 +32,7 @@ def doctor_command(config_path: Path | None, acls: bool, create_topics: bool) ->
     The exit code is 1 after a failure, and 2 if the configuration is wrong. Joins no group, and writes nothing to the
     cluster except with --create-topics.
     """
-    from streaming.config import ConfigError, load
+    from streaming.config.settings import ConfigError, load
     from streaming.doctor.check import fail, ok
     from streaming.doctor.rights import acl_lines
     from streaming.doctor.tiers import BELOW, snippet

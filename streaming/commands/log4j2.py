@@ -13,7 +13,7 @@ TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def _servers(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
-    from streaming.kafka_config import server_addresses
+    from streaming.config.kafka import server_addresses
 
     try:
         if text is not None:

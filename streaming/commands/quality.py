@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from streaming.commands.settings import settings_of
-from streaming.local_path import LocalPathParam
+from streaming.config.local_path import LocalPathParam
 
 if TYPE_CHECKING:
-    from streaming.config import Settings
+    from streaming.config.settings import Settings
     from streaming.store import Store
 
 

@@ -18,8 +18,8 @@ from streaming.capture.file import OTHER_SOURCE, BadRow, open_text, position_byt
 from streaming.client_metrics.otlp import read_metrics
 from streaming.commands.progress import ProgressShown
 from streaming.commands.settings import settings_of
-from streaming.kafka_config import Kafka
-from streaming.telemetry_zone import CaptureZone
+from streaming.config.kafka import Kafka
+from streaming.config.telemetry_zone import CaptureZone
 
 SAMPLE = "sample.jsonl.gz"
 REASONS_SHOWN = 5

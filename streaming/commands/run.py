@@ -13,9 +13,9 @@ import structlog
 from streaming import logs
 from streaming.commands.progress import ProgressShown
 from streaming.commands.settings import settings_of
-from streaming.config import ConfigError, Settings
+from streaming.config.reload import RUN_FIXED, reread
+from streaming.config.settings import ConfigError, Settings
 from streaming.extras import how_to_install
-from streaming.reload import RUN_FIXED, reread
 
 if TYPE_CHECKING:
     from streaming.run.catch_up import CatchUp

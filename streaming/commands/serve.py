@@ -18,7 +18,7 @@ def serve_command(config_path: Path | None) -> None:
     """Serve the page, the API and the metrics from the database that `run` writes, and send the alerts."""
     from streaming import logs
     from streaming.commands.settings import WrongConfiguration, settings_of
-    from streaming.config import ConfigError
+    from streaming.config.settings import ConfigError
     from streaming.serve.needs import check_needs
     from streaming.serve.server import AddressError, bind, serve
     from streaming.store import Store, StoreError

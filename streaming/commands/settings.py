@@ -6,8 +6,8 @@ from typing import IO
 import click
 from pydantic import ValidationError
 
-from streaming.config import ConfigError, Settings, load
-from streaming.kafka_config import Kafka
+from streaming.config.kafka import Kafka
+from streaming.config.settings import ConfigError, Settings, load
 
 
 class WrongConfiguration(click.ClickException):

@@ -15,10 +15,10 @@ from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
+from streaming.config.kafka import Kafka, revealed, server_addresses
 from streaming.connection.link import Link, NotKafkaError
 from streaming.connection.listener import Listener, identify_listener
 from streaming.connection.problem import ConnectionProblem, Kind
-from streaming.kafka_config import Kafka, revealed, server_addresses
 
 TIMEOUT_S: Final = 20.0
 STEP_S: Final = 10.0  # a busy broker may need seconds for an answer

@@ -13,13 +13,13 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import GroupAuthorizationFailedError, KafkaError
 
 from coordinator_model.decode.telemetry.shipped import PREFIX, unwrapped
+from streaming.config.kafka import READER_GROUP_PREFIX, Kafka
 from streaming.connection import diagnose
 from streaming.connection.brokers import describe_cluster
 from streaming.connection.pushes import pushes
 from streaming.doctor.check import ACL_ADVICE, Check, Status, fail, ok, warn
 from streaming.doctor.tiers import would_add
 from streaming.doctor.topics import check_disk, check_settings, configs_of, create_missing
-from streaming.kafka_config import READER_GROUP_PREFIX, Kafka
 from streaming.tiers import COORDINATOR_LOG, RECORDS_ONLY, REQUEST_LOG, tier_of_line
 
 TIMEOUT_MS: Final = 10_000

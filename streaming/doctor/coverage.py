@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from streaming.config import StoreSettings
+from streaming.config.settings import StoreSettings
 from streaming.doctor.check import Check, ok, warn
 
 NAME: Final = "coverage"

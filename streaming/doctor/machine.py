@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from streaming.config import ConfigError, Serve, Settings, StoreSettings
+from streaming.config.settings import ConfigError, Serve, Settings, StoreSettings
 from streaming.doctor.check import Check, Status, fail, ok, warn
 from streaming.extras import how_to_install
 

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from streaming.kafka_config import READER_GROUP_PREFIX, Kafka
+from streaming.config.kafka import READER_GROUP_PREFIX, Kafka
 
 
 class Grant(NamedTuple):

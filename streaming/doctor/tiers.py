@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from streaming.client_metrics.plugin import SUBSCRIPTION, subscription
+from streaming.config.kafka import Kafka
 from streaming.connection.pushes import Pushes
 from streaming.doctor.check import Check, ok
-from streaming.kafka_config import Kafka
 from streaming.log4j2 import Snippet, as_yaml
 from streaming.log4j2_security import security_of
 from streaming.tiers import COORDINATOR_LOG, REQUEST_LOG

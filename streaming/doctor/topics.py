@@ -12,9 +12,9 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, TopicAlreadyExistsError, TopicAuthorizationFailedError
 
+from streaming.config.kafka import Kafka
 from streaming.connection.brokers import describe_cluster
 from streaming.doctor.check import ACL_ADVICE, Check, fail, ok, warn
-from streaming.kafka_config import Kafka
 from streaming.telemetry_topics import LINE_BYTES, creation_command, replication_for, wanted_configs
 
 HOUR_MS: Final = 3_600_000

@@ -9,7 +9,7 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from coordinator_model.wording import counted
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.extras import how_to_install
 from streaming.quality.sample import take
 from streaming.store import Store

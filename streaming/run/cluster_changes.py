@@ -9,7 +9,7 @@ import structlog
 from kafka.errors import KafkaError
 
 from coordinator_model.added_partitions import AddedPartitions, added_partitions
-from streaming.kafka_config import Kafka
+from streaming.config.kafka import Kafka
 from streaming.run.cluster_facts import SessionTimeouts, read_session_timeouts
 from streaming.run.every import Every
 from streaming.run.topic_ids import cut_short

@@ -26,7 +26,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from coordinator_model.shard import snapshot
 from coordinator_model.shard.shard import ShardSettings
 from streaming.client_metrics.otlp import read_metrics
-from streaming.config import Settings
+from streaming.config.settings import Settings
+from streaming.config.telemetry_zone import zone_named
 from streaming.connection import diagnose
 from streaming.run.catch_up import CatchUp
 from streaming.run.cluster_changes import ClusterChanges
@@ -62,7 +63,6 @@ from streaming.store import Store, StoreError
 from streaming.store.batch import CheckpointMismatchError
 from streaming.store.lease import Lease, LeaseHeldError
 from streaming.store.store import NEVER_LATE_MS
-from streaming.telemetry_zone import zone_named
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

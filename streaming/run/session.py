@@ -15,7 +15,7 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from streaming.config import Run
+from streaming.config.settings import Run
 from streaming.run.connector import connector_jars
 from streaming.run.errors import RunError
 from streaming.run.spark_network import launch_jvm, network_settings

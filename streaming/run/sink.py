@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from coordinator_model.group_report import read_outputs, reports_in
 from coordinator_model.thresholds import Thresholds
 from streaming import json_text
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.run.catch_up import CatchUp
 from streaming.run.cluster_facts import TopicNames
 from streaming.run.cluster_watch import ClusterWatch

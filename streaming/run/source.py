@@ -33,7 +33,7 @@ from coordinator_model.decode.telemetry.fields import BadField
 from coordinator_model.decode.telemetry.pushed_metrics import MetricsReader, unread
 from coordinator_model.decode.telemetry.shipped import Zone, is_coordinator_line, utc
 from coordinator_model.events import Event
-from streaming.kafka_config import READER_GROUP_PREFIX
+from streaming.config.kafka import READER_GROUP_PREFIX
 from streaming.run.cluster_file import ClusterFile
 from streaming.run.commit_columns import CommitColumns, DecodedCommits
 from streaming.run.heartbeat_columns import NOT_FOUND, HeartbeatColumns, KnownHeartbeats, ScannedRows
@@ -45,7 +45,7 @@ from streaming.run.worker import freeze_garbage, without_collections
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from streaming.config import Kafka
+    from streaming.config.settings import Kafka
     from streaming.run.topics import Assigned, Offsets
 
 log = structlog.get_logger(__name__)

@@ -12,7 +12,7 @@ from py4j.java_gateway import JavaObject
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import ensure_callback_server_started
 
-from streaming.config import Run
+from streaming.config.settings import Run
 
 LOOPBACK = "127.0.0.1"
 # Read by Spark's Utils.localHostName: the address on which a local cluster's master, workers and executors listen.

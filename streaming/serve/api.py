@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.serve.coverage import coverage
 from streaming.serve.events import TimelineEntry, happened
 from streaming.serve.health import Health

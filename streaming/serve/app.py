@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from streaming.config import ConfigError, Settings
+from streaming.config.settings import ConfigError, Settings
 from streaming.serve.api import Ambiguous, Api, AsciiJson
 from streaming.serve.exporters.endpoints import Exporters
 from streaming.serve.guard import Guard

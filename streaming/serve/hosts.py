@@ -15,7 +15,7 @@ from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from streaming.config import Serve
+from streaming.config.settings import Serve
 
 _SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_PAGES: Final = frozenset({None, "same-origin", "none"})  # `Sec-Fetch-Site`; None: no browser, or an old one

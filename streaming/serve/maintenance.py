@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.serve.health import Health
 from streaming.serve.leader import Leader
 from streaming.serve.missed import MissedAlerts

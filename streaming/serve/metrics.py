@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from coordinator_model import states
 from coordinator_model.rules.registry import RULES
 from coordinator_model.states import REBALANCING
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.serve import lag_metrics
 from streaming.serve.health import Health
 from streaming.store import Store

@@ -9,7 +9,7 @@ from collections import defaultdict
 from typing import Any, Final
 
 from coordinator_model.wording import counted
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.serve.notify.message import instant
 from streaming.store import Store
 from streaming.store.batch import ALERTS_MISSED

@@ -3,7 +3,7 @@
 import ssl
 from pathlib import Path
 
-from streaming.config import ConfigError, Serve, Settings
+from streaming.config.settings import ConfigError, Serve, Settings
 from streaming.serve.notify.base import Receiver
 from streaming.serve.notify.receivers import receivers_of
 

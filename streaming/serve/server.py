@@ -19,9 +19,9 @@ import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from streaming.config import ConfigError, Settings
+from streaming.config.reload import SERVE_FIXED, reread
+from streaming.config.settings import ConfigError, Settings
 from streaming.quality.watch import QualityWatch
-from streaming.reload import SERVE_FIXED, reread
 from streaming.serve.app import TooSoonError, create_app
 from streaming.serve.connections import BACKLOG, Listener, Timed
 from streaming.serve.health import Health

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, bindparam, delete, func, select, update
 from coordinator_model.group_report import GroupReport, JudgedBy, Said, place_of
 from coordinator_model.incidents import OpenIncidents, Transition, fold, in_order
 from streaming import json_text
-from streaming.config import Policy, Settings
+from streaming.config.settings import Policy, Settings
 from streaming.store import tables
 from streaming.store.database import add_up, clean, group_key, remove, upsert
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, insert, select
 
 from coordinator_model.group_report import GroupReport
 from coordinator_model.incidents import Incident, Kind, OpenIncidents, Transition, ids_in, to_contract
-from streaming.config import Policy
+from streaming.config.settings import Policy
 from streaming.store import tables
 from streaming.store.batch import PolicyTransition
 from streaming.store.database import clean, group_key, in_portions, upsert

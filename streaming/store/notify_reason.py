@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from coordinator_model.incidents import Kind
-from streaming.config import Mode
+from streaming.config.settings import Mode
 
 
 class Reason(StrEnum):

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from coordinator_model.brokers.gone_brokers import GONE_MS
 from coordinator_model.group_report import GroupReport, Said, instant_ms, reports_in
 from coordinator_model.incidents import OpenIncidents, fold
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.store import batch, generations, incident_rows, tables
 from streaming.store.batch import BatchResult, CheckpointMismatchError, PolicyTransition
 from streaming.store.database import clean, clock_of, database_ms, existing, group_key, open_engine, upsert, writer_of

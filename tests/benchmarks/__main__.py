@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from streaming.config import Run
+from streaming.config.settings import Run
 from streaming.embedded import EmbeddedCluster
 from streaming.embedded.node import JVM_OPTIONS
 from streaming.run.source import ROWS_PER_BATCH

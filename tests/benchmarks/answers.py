@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import requests
 
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.store import Store
 from tests.support.outputs import CLUSTER, START_MS, member, partition, partitions, progress, report, view
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Table, insert, literal, select, text
 
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.store import Store, tables
 from streaming.store.database import group_key
 from streaming.store.reader import StoreReader

@@ -6,7 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
-from streaming.config import load
+from streaming.config.settings import load
 from streaming.run.job import run_job
 
 

@@ -16,9 +16,9 @@ from ruamel.yaml import YAML
 
 from dashboards import files
 from dashboards.rules import GRAFANA_DATASOURCE, grafana_rules
-from streaming.config import load
+from streaming.config.kafka import Kafka
+from streaming.config.settings import load
 from streaming.embedded.settings import SNIPPET
-from streaming.kafka_config import Kafka
 from streaming.reporter import TOPIC as CLIENT_TELEMETRY_TOPIC
 from streaming.serve.server import STOP_S
 from streaming.telemetry_topics import TELEMETRY_TOPIC, creation_command

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from dashboards import queries
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.serve import metrics
 from streaming.serve.health import Health
 from streaming.store import Store

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.serve import lag_metrics
 from streaming.serve.exporters import burrow, kafka_exporter, kminion
 from streaming.store import Store

@@ -27,11 +27,11 @@ from kafka.admin import ConfigResource, ConfigResourceType
 
 from streaming.capture.recorder import Recording
 from streaming.client_metrics.plugin import PLUGIN_JAR, SUBSCRIPTION, subscription
+from streaming.config.kafka import Kafka
 from streaming.embedded import ask
 from streaming.embedded.fetch import IVY_FOLDER, resolve
 from streaming.embedded.java import java_command
 from streaming.embedded.ports import free_ports
-from streaming.kafka_config import Kafka
 from streaming.log4j2 import APIS, Snippet, as_yaml
 from streaming.telemetry_topics import TELEMETRY_TOPIC
 from tests.e2e.clients import Client, Spec

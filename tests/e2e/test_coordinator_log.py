@@ -18,10 +18,10 @@ from confluent_kafka.admin import AdminClient
 
 from streaming.capture.recorder import Recording
 from streaming.cli import main
+from streaming.config.kafka import Kafka
 from streaming.embedded import TELEMETRY_TOPIC
 from streaming.embedded.ports import free_ports
 from streaming.embedded.truth import LEFT, SESSION_EXPIRED, read_truth
-from streaming.kafka_config import Kafka
 from tests.e2e.clients import Client, Spec
 from tests.support.parts import skip_without_broker
 from tests.support.waiting import await_true

@@ -15,8 +15,8 @@ from coordinator_model.incidents import Kind
 from coordinator_model.shard.shard import ShardSettings
 from streaming.capture.file import open_text, read_rows
 from streaming.capture.recorder import Recording
+from streaming.config.kafka import Kafka
 from streaming.embedded import EmbeddedCluster
-from streaming.kafka_config import Kafka
 from streaming.reporter.confluent import TOPIC
 from streaming.telemetry_topics import REPORT_CONFIGS
 from tests.e2e.clients import Client, Spec

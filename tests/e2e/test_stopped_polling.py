@@ -22,9 +22,9 @@ from coordinator_model.thresholds import Thresholds
 from streaming.capture.file import open_text, read_rows
 from streaming.capture.recorder import Recording
 from streaming.client_metrics.otlp import read_metrics
+from streaming.config.kafka import Kafka
 from streaming.embedded import EmbeddedCluster
 from streaming.embedded.ports import free_ports
-from streaming.kafka_config import Kafka
 from streaming.log4j2 import Snippet, as_yaml
 from streaming.reporter.message import TOPIC
 from streaming.telemetry_topics import REPORT_CONFIGS

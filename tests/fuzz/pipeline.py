@@ -23,7 +23,7 @@ from starlette.testclient import TestClient
 from coordinator_model.decode.parse import OFFSETS, REPORTS, RowParser, SourceRow, parse_row
 from coordinator_model.group_report import read_outputs
 from coordinator_model.shard.shard import ShardSettings
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.run import operator as operator_module
 from streaming.run import source as source_module
 from streaming.run.live_keys import LiveKeys

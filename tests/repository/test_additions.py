@@ -155,7 +155,7 @@ def parse_dummy(row: SourceRow, _zone: Zone, _read_metrics: MetricsReader) -> li
 PACK = """
 import pyarrow as pa
 from pathlib import Path
-from streaming.kafka_config import Kafka
+from streaming.config.kafka import Kafka
 from streaming.run.packing import Routing
 from streaming.run.source import PackRows
 
@@ -170,7 +170,7 @@ print(Kafka().topics[-1], out.column("key").to_pylist() == [Routing(50).key_of("
 
 def test_a_source_is_a_module_a_parser_and_its_topics(copy, tmp_path):
     copy.write("coordinator_model/decode/dummy.py", DUMMY_SOURCE)
-    parse, config = "coordinator_model/decode/parse.py", "streaming/kafka_config.py"
+    parse, config = "coordinator_model/decode/parse.py", "streaming/config/kafka.py"
     imported = "from coordinator_model.decode.dummy import DUMMY, parse_dummy"
     copy.add(parse, imported, before="from coordinator_model.decode.records import")
     copy.add(parse, "    DUMMY: parse_dummy,", before='}\n"""Every source')
@@ -219,7 +219,7 @@ SEND = """
 import sys
 from pathlib import Path
 from docs.generate.configuration_page import keys
-from streaming.config import ConfigError, load
+from streaming.config.settings import ConfigError, load
 from streaming.serve.notify.receivers import receivers_of
 
 [receiver] = receivers_of(load(Path("monitor.toml")))
@@ -234,10 +234,10 @@ except ConfigError as error:
 
 def test_a_receiver_is_a_module_a_block_of_the_configuration_and_a_case(copy):
     copy.write("streaming/serve/notify/dummy.py", DUMMY_RECEIVER)
-    config, receivers = "streaming/config.py", "streaming/serve/notify/receivers.py"
+    config, receivers = "streaming/config/settings.py", "streaming/serve/notify/receivers.py"
     copy.add(config, DUMMY_BLOCK, before="Receiver = Annotated[")
     copy.replace(config, "    AlertmanagerReceiver | Pager", "    DummyReceiver | AlertmanagerReceiver | Pager")
-    imported = "from streaming.config import DummyReceiver\nfrom streaming.serve.notify.dummy import Dummy"
+    imported = "from streaming.config.settings import DummyReceiver\nfrom streaming.serve.notify.dummy import Dummy"
     copy.add(receivers, imported, before="from streaming.serve.notify.log import")
     case = "            case DummyReceiver():\n                yield Dummy(block.called, at_least(block.min_severity))"
     copy.add(receivers, case, before="            case _:\n")

@@ -4,7 +4,7 @@ import pytest
 
 from coordinator_model.thresholds import Thresholds
 from docs.generate import configuration_page
-from streaming.config import TABLES
+from streaming.config.settings import TABLES
 
 
 @pytest.mark.parametrize("table", sorted(TABLES))

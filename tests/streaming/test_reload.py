@@ -2,8 +2,8 @@
 
 import pytest
 
-from streaming.config import ConfigError, load
-from streaming.reload import RUN_FIXED, SERVE_FIXED, reread
+from streaming.config.reload import RUN_FIXED, SERVE_FIXED, reread
+from streaming.config.settings import ConfigError, load
 
 
 @pytest.mark.parametrize("fixed", [RUN_FIXED, SERVE_FIXED], ids=["run", "serve"])

@@ -8,11 +8,11 @@ from click.testing import CliRunner
 from kafka import KafkaAdminClient, KafkaProducer
 
 from streaming.cli import main
+from streaming.config.kafka import Kafka
 from streaming.doctor import topics
 from streaming.doctor.check import Status
 from streaming.doctor.topics import check_disk, check_settings
 from streaming.embedded import EmbeddedCluster
-from streaming.kafka_config import Kafka
 from streaming.telemetry_topics import creation_command, replication_for, wanted_configs
 from tests.support.parts import skip_without_broker
 from tests.support.waiting import await_true

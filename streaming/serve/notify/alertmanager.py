@@ -14,7 +14,7 @@ from typing import Any
 import requests
 
 from coordinator_model.wording import seconds
-from streaming.config_text import mask_url
+from streaming.config.text import mask_url
 from streaming.serve.events import ranges
 from streaming.serve.notify.base import SEVERITIES, Answer, Payload, post
 from streaming.serve.notify.message import instant, shown

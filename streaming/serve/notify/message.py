@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from coordinator_model.wording import seconds
-from streaming.config import Serve
+from streaming.config.settings import Serve
 from streaming.serve.events import TimelineEntry, happened, ranges
 from streaming.serve.notify.base import Payload
 from streaming.store.database import clean, group_key

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import assert_never
 
-from streaming.config import (
+from streaming.config.settings import (
     AlertmanagerReceiver,
     ConfigError,
     LogReceiver,

@@ -19,8 +19,8 @@ from kafka.errors import KafkaError
 from streaming.audit.audit import audit
 from streaming.audit.read import read_newest
 from streaming.audit.tiers import tier_of
+from streaming.config.kafka import Kafka
 from streaming.embedded import EmbeddedCluster, readiness
-from streaming.kafka_config import Kafka
 from streaming.tiers import COORDINATOR_LOG, RECORDS_ONLY, REQUEST_LOG
 from tests.support.parts import skip_without_broker
 from tests.support.request_log import probe_line

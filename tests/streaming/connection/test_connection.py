@@ -19,8 +19,8 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, ResourcePattern, R
 from pydantic import SecretStr, ValidationError
 
 from streaming.cli import main
+from streaming.config.kafka import Kafka, server_addresses
 from streaming.connection import Kind, diagnose
-from streaming.kafka_config import Kafka, server_addresses
 from tests.support.secured import PASSWORD, USER, Authority
 from tests.support.waiting import await_true
 

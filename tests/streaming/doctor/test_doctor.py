@@ -14,7 +14,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from streaming.config import Serve, Settings, StoreSettings, load
+from streaming.config.kafka import Kafka
+from streaming.config.settings import Serve, Settings, StoreSettings, load
 from streaming.connection.pushes import Pushes
 from streaming.doctor import cluster as cluster_checks
 from streaming.doctor import machine
@@ -24,7 +25,6 @@ from streaming.doctor.coverage import MAX_GROUPS, check_coverage
 from streaming.doctor.rights import acl_lines
 from streaming.doctor.tiers import BELOW, snippet, would_add
 from streaming.embedded import EmbeddedCluster
-from streaming.kafka_config import Kafka
 from streaming.store import Store
 from tests.support.outputs import CLUSTER, report, view
 from tests.support.parts import skip_without_broker

@@ -17,7 +17,7 @@ from coordinator_model.shard.shard import ShardSettings
 from streaming.capture.cluster_rows import CommittedTopics, offsets_of
 from streaming.capture.file import open_text, read_rows
 from streaming.capture.recorder import Recording
-from streaming.kafka_config import Kafka
+from streaming.config.kafka import Kafka
 from tests.streaming.run.lag_story import T0, round_of, rows_of
 from tests.streaming.run.test_end_offsets import produce, until
 

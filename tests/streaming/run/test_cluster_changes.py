@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 from kafka.errors import KafkaTimeoutError
 
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.run.cluster_changes import ClusterChanges
 from streaming.run.topics import Existing
 

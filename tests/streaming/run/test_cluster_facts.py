@@ -13,7 +13,7 @@ from coordinator_model.decode.parse import parse_row
 from coordinator_model.decode.topic_ids import id_of, text_of
 from coordinator_model.group_report import GroupReport
 from coordinator_model.shard.shard import Shard, ShardSettings
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.run import cluster_facts
 from streaming.run.catch_up import CatchUp
 from streaming.run.cluster_facts import ASK_AGAIN_S, TopicNames, ask_topic_names, read_session_timeouts

@@ -11,8 +11,8 @@ from coordinator_model.events import LeaderNamed
 from coordinator_model.shard.shard import ShardSettings
 from streaming.capture.file import open_text, read_rows
 from streaming.capture.recorder import Recording
-from streaming.config import Settings
-from streaming.kafka_config import Kafka
+from streaming.config.kafka import Kafka
+from streaming.config.settings import Settings
 from streaming.run.cluster_file import ClusterFile
 from streaming.run.cluster_watch import ClusterWatch, leaders_of
 from streaming.run.operator import Operator

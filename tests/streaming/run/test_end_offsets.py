@@ -16,7 +16,7 @@ from kafka.errors import KafkaConnectionError, SaslAuthenticationFailedError
 from pydantic import SecretStr
 
 from coordinator_model.commit_block import NO_OFFSET
-from streaming.kafka_config import Kafka
+from streaming.config.kafka import Kafka
 from streaming.run.lag import end_offsets
 from streaming.run.lag.end_offsets import EndOffsets
 from streaming.run.lag.names import Names

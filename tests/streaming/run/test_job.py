@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.run import job as module
 from streaming.run.job import Job
 from streaming.run.lag.group_lags import GroupLags

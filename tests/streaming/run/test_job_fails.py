@@ -6,7 +6,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.run.errors import RunError
 from streaming.run.job import GIVE_UP_AFTER, RETIRE_AFTER, Job
 from streaming.run.layout import LAYOUT_FILE, Checkpoint

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from streaming.config import Run
+from streaming.config.settings import Run
 from streaming.embedded.ports import free_ports
 from streaming.run.spark_network import network_settings
 from tests.streaming.run.listeners import no_stranger_reaches

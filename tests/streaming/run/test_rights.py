@@ -9,11 +9,11 @@ from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePattern
 from kafka.structs import OffsetAndMetadata
 from pydantic import SecretStr
 
-from streaming.config import Run, Settings
+from streaming.config.kafka import Kafka
+from streaming.config.settings import Run, Settings
 from streaming.doctor.check import Status
 from streaming.doctor.cluster import check_cluster, create_topics
 from streaming.doctor.rights import acl_lines
-from streaming.kafka_config import Kafka
 from streaming.run.session import start_session
 from tests.streaming.run.test_source import read
 from tests.support.parts import skip_without_broker

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.run.catch_up import CatchUp
 from streaming.run.cluster_watch import ClusterWatch
 from streaming.run.lag.group_lags import GroupLags

@@ -7,7 +7,7 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from streaming.config import Run, Settings
+from streaming.config.settings import Run, Settings
 from streaming.run.lanes import lane_names
 from streaming.run.session import start_session
 from streaming.run.source import TRIGGER_TOPIC, kafka_rows, source_rows

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from streaming.config import Run
+from streaming.config.settings import Run
 from streaming.run.session import start_session
 
 pytestmark = pytest.mark.spark

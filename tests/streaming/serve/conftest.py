@@ -14,7 +14,7 @@ import uvicorn
 from sqlalchemy import update
 
 from coordinator_model.group_report import GroupReport
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.serve.app import create_app
 from streaming.serve.health import LONGEST_GAP_S, Health
 from streaming.serve.server import bind, server_config

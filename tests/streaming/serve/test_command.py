@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.store import Store
 from tests.streaming.serve.conftest import STALLED_MS
 from tests.streaming.serve.test_guard import self_signed

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 import requests
 
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.serve import connections
 from streaming.store import Store
 from tests.streaming.serve.conftest import running

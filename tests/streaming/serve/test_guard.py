@@ -6,7 +6,7 @@ import subprocess
 import pytest
 import requests
 
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from tests.streaming.serve.conftest import Client, running
 from tests.support.waiting import PATIENCE_S
 

@@ -4,7 +4,7 @@ import pytest
 import requests
 from starlette.testclient import TestClient
 
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.serve.app import create_app
 from streaming.serve.health import Health
 from tests.streaming.serve.conftest import listening, running

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.store import Store
 from tests.streaming.serve.conftest import STALLED_MS
 from tests.streaming.serve.test_command import Served, start

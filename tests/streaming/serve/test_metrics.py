@@ -8,7 +8,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator_model.states import GroupState
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.serve import metrics
 from tests.streaming.serve.conftest import STALLED_MS, sign_of_life
 from tests.support.outputs import (

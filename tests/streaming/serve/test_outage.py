@@ -3,7 +3,7 @@
 import pytest
 import requests
 
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.serve.server import Service
 from streaming.store import Store
 from streaming.store.trouble import AWAY

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from streaming.config import ConfigError, load
+from streaming.config.settings import ConfigError, load
 from streaming.serve import server
 from streaming.serve.server import Service
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from streaming.config import load
+from streaming.config.settings import load
 from streaming.serve.notify.receivers import receivers_of
 
 ROOT = Path(__file__).parents[3]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from coordinator_model.incidents import Kind
 from coordinator_model.rules.registry import LAG_RULES, LASTING_RULES, REGISTRY, UNEXPLAINED_RULES
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.store import Store
 from tests.support.outputs import START_MS, finding, lag_report, report, view
 

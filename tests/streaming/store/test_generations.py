@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator_model.membership import compare, membership
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.store import Store
 from tests.support.outputs import CLUSTER, START_MS, member, report, view
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.store import Store
 from streaming.store.lags import partitions_of, topic_lags, worst_partitions_first
 from tests.support.outputs import (

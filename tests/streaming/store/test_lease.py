@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import create_engine, event, select, text, update
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.store import Store, batch, lease, tables
 from streaming.store.database import database_ms
 from streaming.store.lease import Lease, LeaseHeldError, LeaseLostError
@@ -24,7 +24,7 @@ from tests.support.waiting import PATIENCE_S, await_true
 SETTINGS = Settings(cluster=CLUSTER)
 RUN = """
 import sys, threading
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.store import Store, lease
 from streaming.store.lease import Lease, LeaseHeldError, LeaseLostError
 from tests.support.outputs import CLUSTER, finding, progress, report, view

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import create_engine, delete, event, insert, select, update
 
 from coordinator_model.incidents import Kind
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.store import Store, tables
 from streaming.store.database import database_ms
 from streaming.store.notify_reason import Reason, Told, outdated, why_notify

@@ -13,7 +13,7 @@ from alembic.operations import Operations
 from sqlalchemy import create_engine, event, func, insert, inspect, select
 from sqlalchemy.exc import OperationalError
 
-from streaming.config import Settings, StoreSettings
+from streaming.config.settings import Settings, StoreSettings
 from streaming.doctor.check import Status
 from streaming.doctor.machine import check_store
 from streaming.store import Store, StoreError, tables

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select, text, update
 
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.store import Store, StoreError, tables
 from streaming.store.batch import CheckpointMismatchError
 from streaming.store.database import database_ms
@@ -204,7 +204,7 @@ def test_a_batch_that_fails_anywhere_leaves_nothing_and_can_be_applied_again(sto
 
 KILLED = """
 import os, signal, sys
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.store import Store, incident_rows
 from tests.support.outputs import CLUSTER, finding, report, view
 

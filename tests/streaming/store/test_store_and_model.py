@@ -12,7 +12,7 @@ from coordinator_model.group_report import read_outputs
 from coordinator_model.incidents import Kind
 from coordinator_model.shard.shard import Shard, ShardSettings
 from streaming.capture.file import open_text, read_rows
-from streaming.config import Settings
+from streaming.config.settings import Settings
 from streaming.store import Store
 from tests.support.story import T0, Story, stable
 

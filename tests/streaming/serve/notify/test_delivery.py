@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import func, insert, select, update
 
 from dashboards.files import FOLDER
-from streaming.config import Serve, Settings
+from streaming.config.settings import Serve, Settings
 from streaming.serve import missed
 from streaming.serve.health import Health
 from streaming.serve.leader import LEASE_S, TRUSTED_S, Leader

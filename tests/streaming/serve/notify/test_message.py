@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from streaming.config import Serve
+from streaming.config.settings import Serve
 from streaming.serve.events import ranges
 from streaming.serve.notify.message import MessageEnricher, shown, unread_partitions
 from tests.support.outputs import START_MS, ended, finding, member, report, view

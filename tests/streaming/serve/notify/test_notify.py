@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 from tenacity import wait_fixed
 
-from streaming.config import ConfigError, Serve, Settings, StoreSettings
+from streaming.config.settings import ConfigError, Serve, Settings, StoreSettings
 from streaming.serve.health import Health
 from streaming.serve.leader import Leader
 from streaming.serve.maintenance import Maintenance

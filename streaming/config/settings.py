@@ -31,13 +31,13 @@ from coordinator_model.lag.columns import MAX_HISTORY
 from coordinator_model.lag.partition import WINDOW
 from coordinator_model.replica.rebalances import MAX_REBALANCES
 from coordinator_model.thresholds import Thresholds
-from streaming.config_environment import IS_EMPTY, add_environment
-from streaming.config_problems import Problems, described
-from streaming.config_text import as_toml, mask_url
-from streaming.group_patterns import GroupThresholds, compiled, group_patterns
-from streaming.kafka_config import ENVIRONMENT_PREFIX, Kafka, Table, read_secret, revealed
-from streaming.local_path import LocalPath, without_scheme
-from streaming.toml_errors import ConfigError, TomlPath, did_you_mean, key_lines, parse_toml
+from streaming.config.environment import IS_EMPTY, add_environment
+from streaming.config.group_patterns import GroupThresholds, compiled, group_patterns
+from streaming.config.kafka import ENVIRONMENT_PREFIX, Kafka, Table, read_secret, revealed
+from streaming.config.local_path import LocalPath, without_scheme
+from streaming.config.problems import Problems, described
+from streaming.config.text import as_toml, mask_url
+from streaming.config.toml_errors import ConfigError, TomlPath, did_you_mean, key_lines, parse_toml
 
 __all__ = ["ConfigError", "Kafka", "Policy", "Settings", "load"]
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from coordinator_model.thresholds import Thresholds
-from streaming.config import SECRET_KEYS, TABLES, ConfigError, Settings, load
-from streaming.config_text import MASK, mask_url
+from streaming.config.settings import SECRET_KEYS, TABLES, ConfigError, Settings, load
+from streaming.config.text import MASK, mask_url
 
 RECEIVERS = ("alertmanager", "pagerduty", "webhook", "log")
 

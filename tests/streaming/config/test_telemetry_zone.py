@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from coordinator_model.decode.telemetry.shipped import utc
 from streaming.capture.cluster_rows import ClusterRows
 from streaming.cli import main
-from streaming.config import ConfigError, load
-from streaming.telemetry_zone import FIELD, zone_named
+from streaming.config.settings import ConfigError, load
+from streaming.config.telemetry_zone import FIELD, zone_named
 from tests.support.story import T0, stable
 
 HOUR_MS = 3_600_000

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr, model_validator
 
 from coordinator_model.decode.source_row import OFFSETS, REPORTS, TELEMETRY
-from streaming.local_path import LocalPath
-from streaming.telemetry_zone import zone_named
+from streaming.config.local_path import LocalPath
+from streaming.config.telemetry_zone import zone_named
 
 ENVIRONMENT_PREFIX = "GROUP_MONITOR_"
 READER_GROUP_PREFIX = "group-monitor-run"

@@ -12,9 +12,9 @@ from typing import Any, Final, get_args, get_origin
 from pydantic import BaseModel, ConfigDict, SecretStr, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-from streaming.config_problems import Problems
-from streaming.kafka_config import ENVIRONMENT_PREFIX
-from streaming.toml_errors import nearest
+from streaming.config.kafka import ENVIRONMENT_PREFIX
+from streaming.config.problems import Problems
+from streaming.config.toml_errors import nearest
 
 BETWEEN: Final = "__"
 IS_EMPTY: Final = "it is empty: unset it or fill it"

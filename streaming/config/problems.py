@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from streaming.toml_errors import ConfigError, TomlPath, line_of
+from streaming.config.toml_errors import ConfigError, TomlPath, line_of
 
 AFTER_THE_FILE: Final = 10**9
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_model.thresholds import Thresholds
-from streaming.config import ConfigError, Settings, load
-from streaming.group_patterns import CACHED_CHARACTERS, CACHED_IDS, GroupPatterns, GroupThresholds
+from streaming.config.group_patterns import CACHED_CHARACTERS, CACHED_IDS, GroupPatterns, GroupThresholds
+from streaming.config.settings import ConfigError, Settings, load
 
 LONGEST = 32_767
 HOSTILE = [

@@ -5,7 +5,7 @@ from functools import reduce
 from pathlib import Path
 from typing import Final
 
-from streaming.config import ConfigError, Settings, load
+from streaming.config.settings import ConfigError, Settings, load
 
 RUN_FIXED: Final = (
     "cluster", "kafka", "store.url", "store.password", "run.data_folder", "run.master", "run.operator_key",
