@@ -165,10 +165,13 @@ def _overlapping_coordinators(life: Life, removal: Removal) -> bool:
 
 
 def _was_heard_since(life: Life, load: TruthEvent, member_id: str, at_ms: int) -> bool:
-    """Tell whether a coordinator accepted a member's heartbeat when its answers had shown that it had loaded."""
+    """Tell whether a coordinator accepted a member's heartbeat when its answers had shown that it had loaded.
+
+    A SyncGroup that is answered at once restarts no session.
+    """
     term = [line for line in _lines(life) if line["broker"] == load.broker and load.at_ms <= line["at_ms"] <= at_ms]
     shown_ms = min((line["at_ms"] - line["totalTimeMs"] for line in term if _has_loaded(line)), default=at_ms)
-    return any(_is_beat_of(line, member_id) and line["at_ms"] > shown_ms for line in term)
+    return any(_is_heartbeat_of(line, member_id) and line["at_ms"] > shown_ms for line in term)
 
 
 def _expired_or_replaced(life: Life, removal: Removal) -> bool:
@@ -381,9 +384,16 @@ def _session_timeout_ms(life: Life, member_id: str, at_ms: int) -> int | None:
 
 
 def _is_beat_of(line: dict[str, Any], member_id: str) -> bool:
-    api, error = line["requestHeader"]["requestApiKeyName"], line["response"].get("errorCode")
-    beat = api in ("HEARTBEAT", "SYNC_GROUP") and error in (0, 27)
-    return (beat and line["request"].get("memberId") == member_id) or _is_modern_beat_of(line, member_id)
+    return _is_heartbeat_of(line, member_id) or _is_accepted_beat(line, "SYNC_GROUP", member_id)
+
+
+def _is_heartbeat_of(line: dict[str, Any], member_id: str) -> bool:
+    return _is_accepted_beat(line, "HEARTBEAT", member_id) or _is_modern_beat_of(line, member_id)
+
+
+def _is_accepted_beat(line: dict[str, Any], api: str, member_id: str) -> bool:
+    is_api = line["requestHeader"]["requestApiKeyName"] == api and line["response"].get("errorCode") in (0, 27)
+    return is_api and line["request"].get("memberId") == member_id
 
 
 def _is_modern_beat_of(line: dict[str, Any], member_id: str) -> bool:

@@ -20,6 +20,7 @@ from coordinator_model.lag.partition import WINDOW, GroupFacts, Owner
 from coordinator_model.lag.stall import ALIVE, Instant, Note
 from coordinator_model.lag.status import ASKED_AFTER_MS, RECENT_MS, SHORT_WINDOW_MS, Status
 from coordinator_model.rules.lag_growing import LAG_GROWING, may_grow
+from coordinator_model.rules.offsets_lost import OFFSETS_LOST
 from coordinator_model.rules.partition_stalled import PARTITION_STALLED
 from coordinator_model.states import GroupState, GroupType
 from coordinator_model.thresholds import Thresholds
@@ -376,6 +377,14 @@ class _PlainGroup:
             topics = dict.fromkeys(name for name, flag in zip(self._slice("topic"), flags, strict=True) if flag)
             yield from ((LAG_GROWING.id, topic, 0) for topic in topics)
 
+    def may_be_lost(self) -> Iterator[tuple[str, str, int]]:
+        """Yield the same as `offsets_lost.pending`: the log of a plain partition holds the committed offset."""
+        first_ms: dict[str, int] = {}
+        for topic, lag, at_ms in zip(self._slice("topic"), self._lag, self._slice("committed_ms"), strict=True):
+            if lag:
+                first_ms[topic] = min(at_ms, first_ms.get(topic, at_ms))
+        yield from ((OFFSETS_LOST.id, topic, at_ms) for topic, at_ms in first_ms.items())
+
     def _at_work(self) -> list[str]:
         if self._question.facts.state != GroupState.STABLE:
             return []
@@ -392,3 +401,4 @@ class _Pending:
     def __iter__(self) -> Iterator[tuple[str, str, int]]:
         yield from self._group.may_be_stalled()
         yield from self._group.may_grow()
+        yield from self._group.may_be_lost()

@@ -129,6 +129,8 @@ def test_the_sink_stores_a_kip_848_group_with_the_names_of_its_topics(tmp_path):
     lags = GroupLags("default", tmp_path / "lag")
     keys = LiveKeys(tmp_path / "keys")
     sink = Sink(store, Settings(), "c", -1, keys, resolver, watch, lease, lags, CatchUp({}), tmp_path)
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").touch()  # what Spark plans before it makes a batch
     sink(Frame(shard.apply(events, final=True)), 0)
     [member] = store.read.group("default", "orders")["members"]
     store.close()

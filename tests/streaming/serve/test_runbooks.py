@@ -65,7 +65,7 @@ def test_without_an_address_for_people_there_is_no_link_that_leads_nowhere(told,
 @pytest.mark.parametrize("name", ["prometheus-rules.yml", "grafana-rules.yml"])
 def test_every_alert_rule_links_to_a_page_that_serve_has(client, name):
     found = alert_rules(name)
-    assert len(found) >= 14
+    assert len(found) >= 13
     for url in found.values():
         assert url.startswith(f"{USUAL}/rules/")
         client.get(url.removeprefix(USUAL).replace("{{ .Labels.rule }}", "session-expired"))
