@@ -265,8 +265,10 @@ def _holders(incident: Incident, report: GroupReport, *, hold: bool) -> list[str
 
 
 def _held_by_another(incident: Incident, holders: list[str], at_ms: int) -> list[Transition]:
-    after = replace(incident, holders=holders)
-    return [] if after == incident else [Transition(Kind.UPDATED, after, at_ms)]
+    """Note who still holds an incident. It does not end before the last of them has released it."""
+    if holders == incident.holders:
+        return []
+    return [Transition(Kind.UPDATED, replace(incident, holders=holders, at_ms=max(incident.at_ms, at_ms)), at_ms)]
 
 
 def _is_history(incident: Incident, report: GroupReport) -> bool:

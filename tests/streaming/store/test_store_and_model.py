@@ -1,5 +1,6 @@
 """The store fed by the real model on real captures: what it holds is what `replay` prints."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -40,12 +41,18 @@ def outputs_of(path: Path) -> list[dict]:
 
 
 def batches(outputs: list[dict], count: int) -> Iterator[list[dict]]:
-    """Cut the outputs by time, as batches do."""
-    times = sorted(output["at_ms"] for output in outputs)
+    """Cut the outputs by time, as batches do: what a shard says of the past comes after what it has said before."""
+    newest_ms: defaultdict[int, int] = defaultdict(int)
+    said: list[tuple[int, dict]] = []
+    for output in outputs:
+        shard = output["shard"]
+        newest_ms[shard] = max(newest_ms[shard], output["at_ms"])
+        said.append((newest_ms[shard], output))
+    times = sorted(at_ms for at_ms, _ in said)
     bounds = [times[len(times) * number // count] for number in range(1, count)] + [times[-1] + 1]
     begin = 0
     for end in bounds:
-        yield [output for output in outputs if begin <= output["at_ms"] < end]
+        yield [output for at_ms, output in said if begin <= at_ms < end]
         begin = end
 
 
