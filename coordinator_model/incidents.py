@@ -2,7 +2,8 @@
 
 ``fold`` does that for many reports, one after the other, in the order that ``in_order`` gives them. ``replay`` and the
 store use the same. It also decides whether an incident that has ended opens again: only if the trouble is found again
-after that end, and never if it is about a member that was gone, because one departure does not happen twice.
+after that end, never if it is about a member that was gone, because one departure does not happen twice, and never if
+it is of severity info.
 
 An open incident is unique by (cluster, group, rule, subject, incarnation): the subject is the instance id, else the
 member id, and the incarnation distinguishes two member ids under one instance id. Its id is a hash of those and of the
@@ -172,7 +173,7 @@ def fold(
             known_id, step = transition.incident.incident_id, transition
             if known_id in ended:
                 is_newer = known_id in older or report.at_ms > ended[known_id]
-                if step.incident.rule in _DEPARTURES or not is_newer:
+                if _is_told_once(step.incident) or not is_newer:
                     continue
                 step = _reopened(step.incident, max(report.at_ms, ended.pop(known_id)))
                 older.discard(known_id)
@@ -188,6 +189,11 @@ def fold(
 def ids_in(reports: Iterable[GroupReport]) -> set[str]:
     """Return the ids of the incidents that the findings of these reports open, if they are not open yet."""
     return {_id_of(finding) for report in reports for finding in report.findings}
+
+
+def _is_told_once(incident: Incident) -> bool:
+    """Tell whether an incident never opens again: after a departure, or if it only informs and may come and go."""
+    return incident.rule in _DEPARTURES or incident.severity == Severity.INFO
 
 
 def _reopened(incident: Incident, found_ms: int) -> Transition:

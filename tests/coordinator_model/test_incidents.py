@@ -295,6 +295,13 @@ def test_a_trouble_that_is_found_again_after_its_end_is_told_again():
     assert folded(reports[2], ended_ms=dict.fromkeys(ids_in(reports), AT_MS + 2_000)) == [(Kind.OPENED, AT_MS + 3_000)]
 
 
+def test_what_only_informs_is_told_once():
+    told = report(finding(**STUCK | {"severity": "info"}), at_ms=AT_MS + 9_000)
+    assert folded(told, ended_ms=dict.fromkeys(ids_in([told]), AT_MS)) == []
+    worse = report(finding(**STUCK | {"severity": "warn"}), at_ms=AT_MS + 9_000)
+    assert folded(worse, ended_ms=dict.fromkeys(ids_in([worse]), AT_MS)) == [(Kind.OPENED, AT_MS + 9_000)]
+
+
 def test_a_report_from_before_an_incidents_end_opens_it_only_if_it_is_no_rereading():
     """A shard that has caught up may look back. What it says is true now, so the opening does not precede the end."""
     told = report(finding(**STUCK))

@@ -435,17 +435,13 @@ def _instant(incident: dict) -> int:
 
 def opened_twice(printed: Iterable[dict]) -> list[dict]:
     """Return the openings of incidents that were open already."""
-    open_now: set[str] = set()
+    seen: set[str] = set()
     again = []
     for line in printed:
-        if line["kind"] != "incident":
-            continue
-        if line["transition"] == "closed":
-            open_now.discard(line["incident_id"])
-        elif line["transition"] == "opened" and line["incident_id"] in open_now:
-            again.append(line)
-        else:
-            open_now.add(line["incident_id"])
+        if line["kind"] == "incident" and line["transition"] == "opened":
+            if line["incident_id"] in seen:
+                again.append(line)
+            seen.add(line["incident_id"])
     return again
 
 
