@@ -162,7 +162,7 @@ def fold(
     changed: OpenIncidents = {}
     transitions: list[Transition] = []
     ended = dict(ended_ms)
-    older = set() if reads_anew else set(ended)
+    surely_ended = set() if reads_anew else set(ended)
     for report in reports:
         key = (report.cluster, report.group)
         held = changed.get(key, opened.get(key, {}))
@@ -172,11 +172,11 @@ def fold(
         for transition in _steps(held.values(), report, resolve_after_ms_of(report.group)):
             known_id, step = transition.incident.incident_id, transition
             if known_id in ended:
-                is_newer = known_id in older or report.at_ms > ended[known_id]
+                is_newer = known_id in surely_ended or report.at_ms > ended[known_id]
                 if _is_told_once(step.incident) or not is_newer:
                     continue
                 step = _reopened(step.incident, max(report.at_ms, ended.pop(known_id)))
-                older.discard(known_id)
+                surely_ended.discard(known_id)
             transitions.append(step)
             if step.kind is Kind.CLOSED:
                 after.pop(known_id, None)

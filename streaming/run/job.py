@@ -163,7 +163,7 @@ class Job:
         self._checkpoint: Checkpoint | None = None
         self._late_before_ms = NEVER_LATE_MS
         self._is_caught_up = False
-        """Whether the last query had caught up when it was ended to start again: then the next one goes on as such."""
+        """Whether the last query had caught up when it was stopped for a restart: the next one then starts as such."""
         self._changes = ClusterChanges(self.settings.kafka, self.topics)
         self._topic_names = TopicNames(partial(ask_topic_names, self.settings.kafka.python_client()))
 
@@ -398,7 +398,7 @@ class Job:
         self.stop.wait(wait_s)
 
     def _doubt(self, reason: str) -> None:
-        """Keep a checkpoint aside that repeatedly cannot be read; raise `RunError` if only another process may help."""
+        """Set a checkpoint aside that repeatedly cannot be read. Raises `RunError` if only a new process can help."""
         if is_stopped(self.spark):
             raise RunError(f"Spark has stopped: {reason}. Start run again: it continues from its checkpoint")
         if self.unexplained >= GIVE_UP_AFTER:

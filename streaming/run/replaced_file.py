@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole: after a crash they have the old content or the new one, never a part."""
+"""Files after a crash: one that is replaced has its old content or the new one, and one that is synced is there."""
 
 import os
 from collections.abc import Iterator

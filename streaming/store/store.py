@@ -11,6 +11,7 @@ from sqlalchemy import Column, ColumnElement, Connection, Engine, ExceptionConte
 from sqlalchemy.exc import IntegrityError
 
 from coordinator_model.brokers.gone_brokers import GONE_MS
+from coordinator_model.events import FAR_MS
 from coordinator_model.group_report import GroupReport, Said, instant_ms, reports_in
 from coordinator_model.incidents import OpenIncidents, fold
 from streaming.config.settings import Settings
@@ -25,7 +26,6 @@ from streaming.store.reader import StoreReader, open_incidents
 
 DAY_MS = 86_400_000
 NEVER_LATE_MS = -1
-NEVER_MS = 2**63
 PRUNED_AT_ONCE = 5_000
 
 
@@ -205,7 +205,7 @@ class Store:
         """Tell whether a checkpoint had time to find again what former ones hold; `starts`: it has just caught up."""
         if starts:
             self._release_ms[cluster] = now_ms + _found_again_within_ms(opened, settings)
-        return now_ms >= self._release_ms.get(cluster, NEVER_MS)
+        return now_ms >= self._release_ms.get(cluster, FAR_MS)
 
     def _forget(self, cluster: str) -> None:
         self._open.pop(cluster, None)

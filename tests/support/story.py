@@ -479,6 +479,16 @@ class Story:
         return Told(history)
 
 
+def silent_until_moved() -> Story:
+    """Broker-1's lines stop at 10 s and never come again. From 40 s on, broker-2 leads and hears the members."""
+    story = stable("m1", "m2").beats("m1", 1_000, 10_000).beats("m2", 1_000, 10_000).silent(10_000, 999_000)
+    story.brokers["broker-2"] = 0
+    story.leads(500, "broker-1", *range(5_000, 40_000, 5_000)).leads(40_000, "broker-2", *range(45_000, 80_000, 5_000))
+    for member in ("m1", "m2"):
+        story.beats(member, 41_000, 79_000, broker="broker-2")
+    return story
+
+
 def stable(*members: str | Who, session_ms: int = SESSION_MS, partitions: int = 0, poll_ms: int = POLL_MS) -> Story:
     """Begin a story with a classic group that is stable in generation 1: joined at 100 ms, synced by 150 ms.
 

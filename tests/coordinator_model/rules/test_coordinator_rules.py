@@ -14,7 +14,7 @@ from coordinator_model.rules.findings import Finding
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.states import Cause, Evidence, Severity
 from coordinator_model.thresholds import Thresholds
-from tests.support.story import T0, Story, Who, rebalance, stable
+from tests.support.story import T0, Story, Who, rebalance, silent_until_moved, stable
 
 
 def pages(told):
@@ -173,16 +173,6 @@ def two_pauses():
     return story.beats("m1", 210_000, 300_000, generation=3)
 
 
-def silent_until_moved():
-    """Broker-1's lines stop at 10 s, and metadata names another leader at 40 s. Only broker-2 goes on meanwhile."""
-    story = stable("m1", "m2").beats("m1", 1_000, 10_000).beats("m2", 1_000, 10_000).silent(10_000, 999_000)
-    story.brokers["broker-2"] = 0
-    story.leads(500, "broker-1", *range(5_000, 40_000, 5_000)).leads(40_000, "broker-2", *range(45_000, 80_000, 5_000))
-    for member in ("m1", "m2"):
-        story.beats(member, 41_000, 60_000, broker="broker-2")
-    return story
-
-
 @pytest.mark.parametrize(
     ("story", "until_ms", "rule", "expected"),
     [
@@ -297,13 +287,8 @@ def test_who_took_over_is_not_blamed_for_the_silence_of_the_one_before():
 
 
 def test_a_broker_that_coordinates_again_without_a_line_is_told_again():
-    """Broker-1's lines stop at 10 s and never come again. It loses the groups at 40 s and gets them back at 80 s."""
-    story = stable("m1", "m2").beats("m1", 1_000, 10_000).beats("m2", 1_000, 10_000).silent(10_000, 999_000)
-    story.brokers["broker-2"] = 0
-    story.leads(500, "broker-1", *range(5_000, 40_000, 5_000)).leads(40_000, "broker-2", *range(45_000, 80_000, 5_000))
-    for member in ("m1", "m2"):
-        story.beats(member, 41_000, 79_000, broker="broker-2")
-    told = story.leads(80_000, "broker-1", *range(85_000, 120_000, 5_000)).play(120_000)
+    """It gets the groups back at 80 s."""
+    told = silent_until_moved().leads(80_000, "broker-1", *range(85_000, 120_000, 5_000)).play(120_000)
     assert told.facts("telemetry-stalled", "subject", "opened_ms", "at_ms") == [
         ("broker-1", 10_000, 25_000),
         ("broker-1", 80_000, 95_000),

@@ -15,7 +15,7 @@ from coordinator_model.shard.shard import Shard, ShardSettings
 from streaming.capture.file import open_text, read_rows
 from streaming.config.settings import Settings
 from streaming.store import Store
-from tests.support.story import T0, Story, stable
+from tests.support.story import T0, Story, silent_until_moved
 
 CAPTURES = sorted((Path(__file__).parents[2] / "fixtures" / "captures").glob("*.jsonl.gz"))
 SETTINGS = ShardSettings(cluster="default", partitions=0, live_from_ms=0)
@@ -98,14 +98,7 @@ def live_batches(story: Story, until_ms: int, batch_ms: int = 2_000) -> Iterator
 
 
 def test_a_broker_that_is_still_mute_when_it_leads_again_is_told_again(tmp_path):
-    story = stable("m1", "m2", partitions=2)
-    story.brokers["broker-2"] = 0
-    story.leads(500, "broker-1", *range(5_000, 40_000, 5_000))
-    for name in ("m1", "m2"):
-        story.beats(name, 1_000, 10_000).beats(name, 41_000, 79_000, broker="broker-2")
-    story.silent(10_000, 200_000)
-    story.leads(40_000, "broker-2", *range(45_000, 80_000, 5_000))
-    story.leads(80_000, "broker-1", *range(85_000, 120_000, 5_000))
+    story = silent_until_moved().leads(80_000, "broker-1", *range(85_000, 120_000, 5_000))
     store = Store.open(f"sqlite:///{tmp_path}/monitor.db")
     told = []
     for number, outputs in enumerate(live_batches(story, 120_000)):
