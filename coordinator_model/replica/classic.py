@@ -192,7 +192,9 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
     member = replica.members.get(event.member_id)
     stalled = event.error == Error.COORDINATOR_NOT_AVAILABLE and event.remote_ms >= context.thresholds.stalled_write_ms
     if stalled:
-        note_parked_heartbeat(replica, event.member_id, event.applied_ms, event.applied_ms + event.remote_ms)
+        answer_ms = event.applied_ms + event.remote_ms
+        note_parked_heartbeat(replica, event.member_id, event.applied_ms, answer_ms)
+        rolled_back_replacement.revert_behind(replica, event.broker, event.applied_ms, answer_ms)
         return
     if event.error not in HEARD:
         if not event.kip848:
@@ -469,6 +471,8 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
     if event.error in ENDS_A_WAIT and _is_of_another_coordinators_generation(replica, event):
         return
     _not_stored(replica, event)
+    if event.error == Error.COORDINATOR_NOT_AVAILABLE:
+        rolled_back_replacement.revert_behind(replica, event.broker, event.arrival_ms, event.answer_ms)
     if member is None:
         return
     if event.error == Error.FENCED_INSTANCE_ID:
