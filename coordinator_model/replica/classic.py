@@ -395,6 +395,8 @@ def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, context: Jud
 
 def prepare_rebalance(replica: GroupReplica, event: StateEvent, at_ms: int, by: str | None = None) -> None:
     """Enter the join phase, or note a sign of the current one; ``by``: the member whose leave or join began it."""
+    if replica.state is GroupState.COMPLETING_REBALANCE:
+        _end_waits(replica, at_ms)
     if replica.state is not GroupState.PREPARING_REBALANCE:
         join_phase.begin_phase(replica, at_ms, by)
     else:
@@ -444,8 +446,22 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
     # A group that another coordinator loaded as Stable (INFERRED) answers at once, even in the same millisecond.
     if stores or waited or came_ms < 0 or (came_ms == 0 and replica.state_evidence is Evidence.OBSERVED):
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
+    if stores:
+        _end_waits(replica, event.answer_ms)
     if replica.protocol_type == "consumer":
         _take_assignment(replica, member, event)
+
+
+def _end_waits(replica: GroupReplica, at_ms: int) -> None:
+    """Restart the session timers of members whose SyncGroups were answered 15 but waited on until now.
+
+    That answer says that an earlier write was not stored in time. The coordinator keeps the SyncGroup, and no session
+    ends, until the assignment is stored or the next join phase begins (``GroupMetadataManager.propagateAssignment``).
+    """
+    earliest_ms = replica.generation_since_ms + STALL_MS - CUT_MS
+    for member in replica.members.values():
+        if member.awaiting_sync and (member.timer_reset_ms or 0) >= earliest_ms:
+            member.timer_reset_ms, member.awaiting_sync = max(member.timer_reset_ms or 0, at_ms), False
 
 
 def _waited_for_the_leader(replica: GroupReplica, event: SyncAnswered, came_ms: int) -> bool:
