@@ -11,7 +11,7 @@ from typing import Any
 
 from coordinator_model.errors import HEARD, Error
 from coordinator_model.events import Heartbeat, JoinAnswered, RecordRead, SyncAnswered, parked_ms
-from coordinator_model.replica import divergence, join_lines, recorded, rolled_back_replacement
+from coordinator_model.replica import divergence, join_lines, recorded, rolled_back_replacement, waiting_syncs
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
 from coordinator_model.replica.conversion import PROTOCOL_TYPES, become_classic
 from coordinator_model.replica.group import GroupReplica, Leave
@@ -396,7 +396,7 @@ def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, context: Jud
 def prepare_rebalance(replica: GroupReplica, event: StateEvent, at_ms: int, by: str | None = None) -> None:
     """Enter the join phase, or note a sign of the current one; ``by``: the member whose leave or join began it."""
     if replica.state is GroupState.COMPLETING_REBALANCE:
-        _end_waits(replica, at_ms)
+        waiting_syncs.end(replica, at_ms)
     if replica.state is not GroupState.PREPARING_REBALANCE:
         join_phase.begin_phase(replica, at_ms, by)
     else:
@@ -447,21 +447,9 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
     if stores or waited or came_ms < 0 or (came_ms == 0 and replica.state_evidence is Evidence.OBSERVED):
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
     if stores:
-        _end_waits(replica, event.answer_ms)
+        waiting_syncs.end(replica, event.answer_ms)
     if replica.protocol_type == "consumer":
         _take_assignment(replica, member, event)
-
-
-def _end_waits(replica: GroupReplica, at_ms: int) -> None:
-    """Restart the session timers of members whose SyncGroups were answered 15 but waited on until now.
-
-    That answer says that an earlier write was not stored in time. The coordinator keeps the SyncGroup, and no session
-    ends, until the assignment is stored or the next join phase begins (``GroupMetadataManager.propagateAssignment``).
-    """
-    earliest_ms = replica.generation_since_ms + STALL_MS - CUT_MS
-    for member in replica.members.values():
-        if member.awaiting_sync and (member.timer_reset_ms or 0) >= earliest_ms:
-            member.timer_reset_ms, member.awaiting_sync = max(member.timer_reset_ms or 0, at_ms), False
 
 
 def _waited_for_the_leader(replica: GroupReplica, event: SyncAnswered, came_ms: int) -> bool:
@@ -495,6 +483,8 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
         rolled_back_replacement.revert_if_timed_out(replica, member, event)
     if event.error in ENDS_A_WAIT and _had_waited(replica, member, event, context):
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
+        if not waiting_syncs.waits_on(event):
+            waiting_syncs.end(replica, event.answer_ms)
         _wait_was_cut_off(replica, event)
     elif event.error == Error.REBALANCE_IN_PROGRESS and not context.waiting:
         _was_told_to_rejoin(replica, member, event)

@@ -1041,7 +1041,7 @@ BEHIND = {
 
 
 @pytest.mark.parametrize("name", BEHIND)
-def test_a_replacement_that_a_phase_s_end_answered_is_taken_back_if_a_request_behind_it_waits_in_vain(name):
+def test_a_request_that_waits_in_vain_takes_back_a_replacement_before_it(name):
     """pod-1's replacement of 9,901 times out at 14,901. Its successor, told at 10,500, is never heard."""
     story = BEHIND[name](replaced_before_a_phase()).beat(15_520, "m1", 2)
     told = ends(story.beat(21_000, "m1", 2, error=27), 21_100, generation=3)
