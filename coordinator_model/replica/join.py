@@ -295,6 +295,7 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
     if event.error != Error.COORDINATOR_NOT_AVAILABLE or waited_ms < context.thresholds.stalled_write_ms:
         return
     replica.note_stall(event.answer_ms)
+    rolled_back_replacement.revert_behind(replica, event.broker, event.arrival_ms, event.answer_ms)
     former = _former_members(replica, event) if event.instance_id is not None else []
     without_id = not event.request_member_id and (event.instance_id or event.api_version < PENDING_VERSION)
     newcomer = without_id or event.request_member_id in replica.pending

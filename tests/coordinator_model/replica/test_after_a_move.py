@@ -325,6 +325,24 @@ def test_a_last_leave_counts_though_its_record_is_read_after_a_move():
     assert (told.group["state"], told.accusations) == ("Empty", [])
 
 
+# the first answer of the next coordinator, which may come while it loads
+FIRST_ANSWERS = {
+    "a heartbeat": lambda story: story.beat(9_000, "m1", 1, broker="broker-2"),
+    "a refusal": lambda story: story.join(9_000, "m2", -1, error=25, asked="m2", broker="broker-2"),
+}
+
+
+@pytest.mark.parametrize("name", FIRST_ANSWERS)
+def test_who_takes_over_reverts_to_its_log_whatever_it_answers_first(name):
+    """broker-1 announced generation 2 as it let m1 expire, and wrote nothing. No metadata is asked for."""
+    story = two_brokers(stable("m1")).beats("m1", 1_000, 2_000)
+    story.join(8_100, "m2", 2, listed=["m2"], asked="", parked_ms=5)
+    assert set(story.play(8_500).members) == {"m2"}
+    group = FIRST_ANSWERS[name](story).play(10_000).group
+    assert (group["state"], group["generation"]) == ("Stable", 1)
+    assert [member["member_id"] for member in group["members"]] == ["m1"]
+
+
 def test_a_blind_0_to_a_generation_that_was_never_stored_shows_no_lost_line():
     """Found by simulation: the next coordinator answers while it loads (``GroupCoordinatorService.heartbeat``)."""
     story = two_brokers(stable("m1", "m2")).beats("m1", 1_000, 7_000).beats("m2", 1_000, 6_000).leads(0, "broker-1")

@@ -1032,6 +1032,45 @@ def test_a_replacement_taken_back_before_the_assignment_is_stored_gets_none():
     assert told.members["old"]["assignment"] == []
 
 
+# m1's request behind the replacement, which is answered 15
+BEHIND = {
+    "a SyncGroup": lambda story: story.sync(15_510, "m1", 2, error=15, parked_ms=5_000),
+    "a heartbeat": lambda story: story.beat(15_510, "m1", 2, error=15, parked_ms=5_000),
+    "a JoinGroup": lambda story: story.join(15_510, "m1", -1, error=15, parked_ms=5_000),
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_a_request_that_waits_in_vain_takes_back_a_replacement_before_it(name):
+    """pod-1's replacement of 9,901 times out at 14,901. Its successor, told at 10,500, is never heard."""
+    story = BEHIND[name](replaced_before_a_phase()).beat(15_520, "m1", 2)
+    told = ends(story.beat(21_000, "m1", 2, error=27), 21_100, generation=3)
+    assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 20_901)]
+
+
+# how m1's heartbeat is answered 15
+ELSEWHERE = {
+    "after two seconds": {"parked_ms": 2_000},
+    "by a deposed coordinator": {"parked_ms": 5_000, "broker": "broker-2"},
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_replacement_stands_if_another_stall_explains_the_answer(name):
+    """The record of generation 2 was stored at 10,540, after that of the replacement."""
+    story = replaced_before_a_phase().record(10_540, 2, "m1", NEW).sync(10_550, "m1", 2, leader=True)
+    story.beats("m1", 11_000, 16_000, generation=2).beat(15_510, "m1", 2, error=15, **ELSEWHERE[name])
+    told = ends(story.beat(17_000, "m1", 2, error=27), 17_100, generation=3)
+    assert told.facts("session-expired", "member_id", "deadline_ms") == [("new", 16_500)]
+
+
+def replaced_before_a_phase():
+    """pod-1 is replaced at 9,901, in a stable group. A join phase, which ends at 10,500, answers its successor."""
+    story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 10_000).beats("old", 1_000, 8_000)
+    story.record(9_901, 1, "m1", NEW).join(10_500, "m1", 2, listed=["m1", NEW], parked_ms=300)
+    return story.join(10_500, NEW, 2, asked="", parked_ms=600)
+
+
 def test_a_load_of_the_log_restores_a_rolled_back_replacement():
     story = taken_back(until_ms=15_500).record(9_901, 1, "m1", NEW).silent(15_500, 20_000, restart=True)
     assert set(story.play(15_400).members) == {"m1", "old"}
