@@ -112,6 +112,12 @@ class CoordinatorTracker:
         return reset is not None and reset.high_ms is None
 
     @property
+    def is_loading(self) -> bool:
+        """Whether the coordinator may still be loading the groups: nothing has proven since its move that it has."""
+        reset = self._newest_reset
+        return self.waiting and reset is not None and reset.is_move and reset.broker == self.coordinator
+
+    @property
     def hole_is_open(self) -> bool:
         """Whether the coordinator's lines came back after a hole, and no probe has shown yet what the hole was.
 
@@ -346,8 +352,10 @@ class CoordinatorTracker:
             if broker != self.coordinator:
                 self.leadership.claims.pop(broker, None)
                 return False
-            since_ms = self.coordinator_since_ms
-            self._open(TimerReset(line_ms, None, Cause.COORDINATOR_MOVED, "", since_ms=since_ms, word_ms=line_ms))
+            # one that refuses while it loads goes on loading: it is no former coordinator
+            next_one, since_ms = (broker, None) if self.is_loading else ("", self.coordinator_since_ms)
+            move = TimerReset(line_ms, None, Cause.COORDINATOR_MOVED, next_one, since_ms=since_ms, word_ms=line_ms)
+            self._open(move)
             return True
         before, changed = self.coordinator, broker != self.coordinator
         if changed:

@@ -95,12 +95,7 @@ class BrokerLines:
         self._brokers.answered(event.broker, event.error, proven, at_ms)
         if proven in (Proof.LEADS, Proof.COORDINATES):
             self._rebase_to_clock_of(event.broker)
-        before, claimed = self._clock.coordinator, self._claimed(event.broker)
-        loaded = proven is Proof.COORDINATES or self._clock.has_resigned()
-        if self._clock.answered(event.broker, proven, at_ms, thresholds):
-            self._schedule.look_again(at_ms)
-        if self._clock.coordinator != before:
-            self._taken_over(at_ms, claimed, loaded=loaded)
+        self._coordinates(event.broker, proven, at_ms)
         self._schedule.judge_due(self._clock.progress_ms)
         if isinstance(event, Heartbeat) and event.error in HEARD:
             self._schedule.prove(at_ms, event.arrival_ms)
@@ -108,12 +103,38 @@ class BrokerLines:
                 return  # it was not on the fast path only because a verdict was due first
         self._events.apply(event)
 
+    def _coordinates(self, broker: str, proven: Proof, at_ms: int) -> None:
+        """Apply what an answer proves about who coordinates, and whether that broker has loaded the groups."""
+        before, claimed, loading = self._clock.coordinator, self._claimed(broker), self._clock.is_loading
+        loaded = proven is Proof.COORDINATES or self._clock.has_resigned()
+        if self._clock.answered(broker, proven, at_ms, self._groups.settings.thresholds):
+            self._schedule.look_again(at_ms)
+        if self._clock.coordinator != before:
+            self._taken_over(at_ms, claimed, loaded=loaded)
+        elif loading:
+            self._if_loaded(at_ms)
+
     def _taken_over(self, at_ms: int, claimed: tuple[str, int] | None, *, loaded: bool) -> None:
         """Apply that another broker answers as the coordinator than before."""
         self._brokers.taken_over(at_ms)
         if loaded:
             # what was read before came from the deposed coordinator, unless it contradicted metadata
             self._events.taken_over(at_ms, at_ms, claimed)
+
+    def record(self, record_ms: int) -> None:
+        """Apply the instant of a record. A coordinator that writes one has loaded the groups."""
+        loading = self._clock.is_loading
+        self._schedule.record(record_ms)
+        if loading:
+            self._if_loaded(record_ms)
+
+    def _if_loaded(self, at_ms: int) -> None:
+        """Apply that the coordinator has loaded the groups, if that is proven by now.
+
+        Nothing that was read since its first answer changed the groups that it loaded.
+        """
+        if not self._clock.waiting:
+            self._events.taken_over(self._clock.coordinator_since_ms, at_ms)
 
     def _proof(self, event: Answer) -> Proof:
         """Return what an answer proves about its broker.

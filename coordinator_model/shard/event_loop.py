@@ -27,17 +27,14 @@ from coordinator_model.shard.commit_times import COMMIT_MEMORY_MS, CommitQueue, 
 from coordinator_model.shard.fast_path import FastPath
 from coordinator_model.shard.group_events import GroupEvents
 from coordinator_model.shard.groups import Groups
-from coordinator_model.shard.schedule import Schedule
 
 
 class EventLoop:
     """The loop over one shard's events."""
 
-    def __init__(
-        self, groups: Groups, *, events: GroupEvents, lines: BrokerLines, schedule: Schedule, fast_path: FastPath
-    ) -> None:
+    def __init__(self, groups: Groups, *, events: GroupEvents, lines: BrokerLines, fast_path: FastPath) -> None:
         self._groups, self._events, self._lines = groups, events, lines
-        self._schedule, self._fast_path = schedule, fast_path
+        self._fast_path = fast_path
         self._commits = CommitQueue()
 
     def apply_part(self, part: Part) -> None:
@@ -113,7 +110,7 @@ class EventLoop:
             return
         for at_ms, of_one_instant in groupby(rows, itemgetter(0)):
             try:
-                self._schedule.record(at_ms)
+                self._lines.record(at_ms)
             except Exception as error:  # noqa: BLE001 # whatever it is, the other commits are applied
                 self._groups.outputs.quarantine(at_ms, None, error)
             for row in times.take(of_one_instant):
@@ -133,7 +130,7 @@ class EventLoop:
         """Apply one event by its kind."""
         if isinstance(event, RecordRead | ClientWord):
             if isinstance(event, RecordRead):
-                self._schedule.record(event.order_ms)
+                self._lines.record(event.order_ms)
             self._events.apply(event)
         elif isinstance(event, CoordinatorLine):
             self._events.logged(event)

@@ -65,7 +65,7 @@ class Shard:
             schedule=self._schedule,
             fast_path=fast_path,
         )
-        self._loop = EventLoop(groups, events=events, lines=self._lines, schedule=self._schedule, fast_path=fast_path)
+        self._loop = EventLoop(groups, events=events, lines=self._lines, fast_path=fast_path)
 
     @property
     def clock(self) -> CoordinatorTracker:
