@@ -57,6 +57,23 @@ def test_a_phase_whose_timer_ran_late_was_missed():
     assert told.accusations == [("rebalance-timeout", "m2")]
 
 
+# whether an id had been given out (79) -> when m2's session ended
+@pytest.mark.parametrize(("given", "deadline_ms"), [(True, 15_300), (False, 10_000)])
+def test_a_phase_that_a_newcomer_may_have_begun_does_not_make_a_commit_a_transactions(given, deadline_ms):
+    """m2 is heard last at 4,000 and commits at 9,300. m1 is told to rejoin at 10,000, and m3 asks twice to join.
+
+    Only the end of m2's session could begin the phase otherwise: then the commit had not restarted its timer.
+    """
+    m1, m2 = Who("m1", partitions=(0,), port=5_001), Who("m2", partitions=(1,), port=5_002)
+    story = stable(m1, m2).beats("m1", 1_000, 9_000).beats("m2", 1_000, 4_000)
+    if given:
+        joins(story, 9_100)
+    story.commit(9_300, "t", 1).beat(10_000, "m1", error=27).join(15_300, "m3", 2, listed=["m3", m1], parked_ms=4_700)
+    story.join(15_300, m1, 2, parked_ms=4_000).record(15_350, 2, "m3", m1).sync(15_360, "m3", 2, leader=True)
+    told = story.sync(15_360, "m1", 2).beats("m1", 16_000, 18_000, 2).beats("m3", 16_000, 18_000, 2).play(18_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", deadline_ms)]
+
+
 def test_who_committed_after_a_deadline_had_not_expired_by_it():
     """m2 is silent from 8,000, and a commit of its partition is accepted at 18,900: it lived, and missed the phase."""
     story = group("m1", Who("m2", partitions=(9,)), "m3").beats("m2", 1_000, 8_000).beats("m3", 1_000, 8_000)
