@@ -81,6 +81,28 @@ def test_a_deposed_coordinators_25_does_not_contradict_a_removal_by_the_next():
     assert told.opened("member-removed") == []
 
 
+# when c2 begins to revoke and is heard last, by the clock of broker-1, which is 2 s ahead -> rule and cause
+BY_A_CLOCK_AHEAD = {
+    "it did not revoke for 10 s": (5_000, 14_000, ("rebalance-timeout", "rebalance-timeout")),
+    "its session ended": (None, 9_000, ("session-expired", "session-timeout")),
+}
+
+
+@pytest.mark.parametrize("name", BY_A_CLOCK_AHEAD)
+def test_the_predecessor_whose_clock_is_ahead_removed_whom_the_next_does_not_know(name):
+    """broker-1 removes c2 at 15,000. broker-2 has loaded the log since, and answers 25 at 13,600 by its own clock."""
+    revokes_ms, heard_ms, (rule, cause) = BY_A_CLOCK_AHEAD[name]
+    story = two_brokers(consumers("c1", "c2", poll_ms=10_000)).hellos("c1", 1_000, 14_500, 2)
+    story.hellos("c2", 1_000, heard_ms, 2).hello(13_600, "c2", 2, 2, error=25, broker="broker-2")
+    if revokes_ms is not None:
+        story.current(revokes_ms, "c2", 2, state=1)
+    for at_ms in range(13_700, 30_000, 1_000):
+        story.hello(at_ms, "c1", 2, 2, broker="broker-2")
+    told = story.gone(15_000, "c2").epoch(15_000, 3).play(30_000, **SESSION)
+    assert told.accusations == [(rule, "c2")]
+    assert told.facts(rule, "deadline_ms", "cause") == [(15_000, cause)]
+
+
 def test_a_static_member_replaced_just_after_its_session_may_have_ended_is_unknown():
     """Nobody asks who leads: the next coordinator may have loaded the group a moment before it was heard."""
     story = two_brokers(stable("m1", OLD)).beats("m1", 1_000, 4_000).beats("old", 1_000, 4_000)
