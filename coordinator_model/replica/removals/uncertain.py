@@ -188,6 +188,15 @@ def coordinator_may_have_died_before_its_line(inference: Inference) -> bool:
     return any(r.word_ms <= removed_ms <= r.low_ms for r in blamed)
 
 
+def may_not_have_moved(inference: Inference) -> bool:
+    """Tell whether what looks like a move of the coordinator, since the member was heard, may be none.
+
+    Then the answers of the former coordinator, which were left out, were those of the coordinator.
+    """
+    resets = unheard_since(inference.member, inference.context.timer_resets)
+    return any(reset.is_move and not reset.sure for reset in resets)
+
+
 def may_have_waited_unseen(inference: Inference) -> bool:
     """Tell whether a classic member may have been silent because it waited in a join phase of which no line was seen.
 
@@ -210,6 +219,7 @@ DOUBTS: tuple[Callable[[Inference], bool], ...] = (
     expired_while_group_was_stable,
     may_have_left_unseen,
     coordinator_may_have_died_before_its_line,
+    may_not_have_moved,
     may_have_waited_unseen,
 )
 """One of them is enough, so their order decides nothing; those that cost least come first."""
