@@ -62,7 +62,7 @@ PROBED = {
 
 
 @pytest.mark.parametrize("name", PROBED)
-def test_an_address_that_is_not_probed_is_a_listener_of_the_broker_on_its_host_that_is(name):
+def test_an_unprobed_address_on_a_probed_brokers_host_is_its_listener(name):
     (here, other), probed, at_ms, names = PROBED[name]
     made = clock((here, 900, YES))
     for broker in probed:
