@@ -380,11 +380,9 @@ class CoordinatorTracker:
         here = self.coordinator
         if here is None or not on_one_host(address, here) or self.listeners.is_full:
             return
-        first, second = self._clock(here), self._clock(address)
-        if first.has_been_probed(PROBE_DUE_MS, at_ms) and not second.probed_since_ms:
-            self._join_listeners(here, address, 0)
-        elif second.has_been_probed(PROBE_DUE_MS, at_ms) and not first.probed_since_ms:
-            self._join_listeners(address, here, 0)
+        for name, other in ((here, address), (address, here)):
+            if self._clock(name).has_been_probed(PROBE_DUE_MS, at_ms) and not self._clock(other).probed_since_ms:
+                self._join_listeners(name, other, 0)
 
     def _join_listeners(self, name: str, other: str, since_ms: int) -> None:
         """Merge two addresses into one broker of this name, and drop the moves between them since an instant."""
