@@ -77,11 +77,19 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
         if replacement:
             lend_session(former.get(member.instance_id or ""), member, at_ms)
         came_back_if_new(replica, member)
+    _note_stored(replica, generation, at_ms, by_leader=not (replacement or downgrade))
     replica.confirm_last_record()
     _enter_recorded(replica, at_ms, downgrade=downgrade)
     if replacement and replica.rolled_back_replacements:
         for successor in [m for m in replica.members.values() if m.joined_ms == at_ms]:
             rolled_back_replacement.read(replica, successor, at_ms)
+
+
+def _note_stored(replica: GroupReplica, generation: int, at_ms: int, *, by_leader: bool) -> None:
+    """Note that the leader has synced if its SyncGroup stored the record that was written at an instant."""
+    leader = replica.members.get(replica.leader or "")
+    if by_leader and leader is not None:
+        leader.generation, leader.synced_ms = generation, max(leader.synced_ms or 0, at_ms)
 
 
 def _end_recorded_phase(replica: GroupReplica, value: dict[str, Any], at_ms: int, context: JudgementContext) -> int:

@@ -160,9 +160,14 @@ def touches_ms(member: Member, commits: Commits, since_ms: int) -> list[int]:
         return []
     found = [] if member.parked_heartbeat_ms is None else [member.parked_heartbeat_ms]
     if not member.in_kip848_group:
-        last_ms = map(commits.get, partitions_of(member.assignment))
-        found += [at_ms for at_ms in last_ms if at_ms is not None]
+        found += commits_ms(member, commits)
     return [at_ms for at_ms in found if at_ms > since_ms]
+
+
+def commits_ms(member: Member, commits: Commits) -> list[int]:
+    """Return when offsets of a member's partitions were last committed."""
+    last_ms = map(commits.get, partitions_of(member.assignment))
+    return [at_ms for at_ms in last_ms if at_ms is not None]
 
 
 def may_have_loaded_since(at_ms: int, context: JudgementContext) -> bool:

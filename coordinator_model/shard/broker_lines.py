@@ -54,9 +54,11 @@ class BrokerLines:
 
     def line(self, event: BrokerLine) -> None:
         """Apply a line of a broker: move the broker's clock, make the verdicts that are due, and apply the event."""
+        at_ms, thresholds = event.order_ms, self._groups.settings.thresholds
+        if event.broker != self._clock.coordinator:
+            self._clock.join_listener(event.broker, at_ms)
         if event.broker in self._clock.listeners.names:
             event = event._replace(broker=self._clock.listeners.name(event.broker))
-        at_ms, thresholds = event.order_ms, self._groups.settings.thresholds
         if isinstance(event, Tick) and event.lost and event.broker in self._clock.brokers:
             self._clock.lost_lines(event.broker, at_ms, self._clock.brokers[event.broker].line_ms)
         before_ms = self._clock.advance(event.broker, at_ms, thresholds)

@@ -133,6 +133,17 @@ def test_a_session_whose_end_cut_off_the_others_sync_is_told_at_once():
         assert told.facts("session-expired", "subject", "deadline_ms") == [(subject, 11_000)]
 
 
+@pytest.mark.parametrize(("others", "accused"), [([], [("session-expired", "m2")]), (["m4"], [])])
+def test_which_of_two_began_a_phase_is_unknown_where_no_heartbeat_is_seen(others, accused):
+    """As above, but the request log has no heartbeats: one of those that were due at that instant may be alive."""
+    listed = ["m1", "m2", *others]
+    story = stable(*listed).join(4_400, "m3", -1, error=79, asked="")
+    story.join(5_000, "m1", 2, listed=listed)
+    for member in ("m2", *others):
+        story.join(5_000, member, 2)
+    assert story.sync(11_000, "m1", 2, error=27, parked_ms=5_900).play(14_000).accusations == accused
+
+
 @pytest.mark.parametrize("others", [[], ["m3"]])
 def test_a_member_unknown_in_a_group_that_never_was_empty_is_not_told(others):
     """The sessions of m2 and then of m1 end. Without m3, who knew m1 would have recorded an empty group."""

@@ -14,7 +14,7 @@ from coordinator_model.replica.removals.phases import JoinPhase, PhaseStart
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import SESSION_EXPIRED, Cause, Evidence
 from coordinator_model.thresholds import Thresholds
-from tests.support.story import T0, Who, rebalance, stable
+from tests.support.story import T0, Story, Who, rebalance, stable
 
 POLL_MS = 10_000
 OLD, NEW = Who("old", instance_id="pod-1", port=5_001), Who("new", instance_id="pod-1", port=5_002)
@@ -534,13 +534,39 @@ def test_a_join_whose_answer_was_lost_behind_a_stalled_write_starts_the_phase():
     assert told.accusations == [("rebalance-timeout", "m2")]
 
 
-def test_who_joined_and_never_synced_is_due_one_rebalance_timeout_after_the_join():
-    story = group(m2_until_ms=8_000).beat(9_000, "m1", error=27)
+# which lines and records come -> who is told to have missed its sync, and by when
+SYNCS = {
+    "only the leader's SyncGroup is seen": (lambda story: story.sync(9_550, "m1", 2, leader=True), [("m2", 19_500)]),
+    "none is seen, though the record shows the leader's": (lambda story: story, []),
+    "a partition of the member is committed": (
+        lambda story: story.sync(9_550, "m1", 2, leader=True).commit(12_000, "t", 0),
+        [],
+    ),
+    "a partition of the leader is committed": (
+        lambda story: story.sync(9_550, "m1", 2, leader=True).commit(12_000, "t", 1),
+        [("m2", 19_500)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SYNCS)
+def test_who_joined_and_never_synced_is_due_one_rebalance_timeout_after_the_join(name):
+    adds, missed = SYNCS[name]
+    story = group(Who("m1", partitions=(1,)), Who("m2", port=5_001, partitions=(0,))).beats("m2", 1_000, 8_000)
+    story.beat(9_000, "m1", error=27)
     story.join(9_500, "m1", 2, listed=["m1", "m2"]).join(9_500, "m2", 2).record(9_540, 2, "m1", "m2")
-    story.sync(9_550, "m1", 2, leader=True).beats("m1", 10_000, 19_000, generation=2)
+    adds(story).beats("m1", 10_000, 19_000, generation=2)
     story.beats("m2", 10_000, 19_000, generation=2).beat(20_000, "m1", 2, error=27)
     told = ends(story, 20_300, generation=3)
-    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_500)]
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == missed
+
+
+@pytest.mark.parametrize("joined_ms", [80, 400])
+def test_a_leader_whose_sync_is_dated_before_its_join_has_synced(joined_ms):
+    """Dates may be inexact. m1 has 5 s to sync, is heard last at 4,000, and expires at 10,000."""
+    story = Story(poll_ms=5_000).join(joined_ms, "m1", 1, listed=["m1"]).sync(90, "m1", 1, leader=True)
+    told = story.record(95, 1, "m1").beats("m1", 1_000, 4_000).record(10_000, 2).play(12_000)
+    assert told.accusations == [("session-expired", "m1")]
 
 
 def syncs_without_m3(*, m3_until_ms):
