@@ -5,6 +5,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from types import MappingProxyType
 
 import pytest
@@ -250,16 +251,22 @@ class TestAlert:
         assert made["annotations"]["deadline"] == "2026-09-21T14:13:20.000+00:00"
         assert "instance_id" not in made["annotations"]
 
-    def test_it_ends_in_the_future_while_open_and_never_before_it_began(self):
-        from datetime import datetime
-
-        def ends_ms(payload, now_ms):
-            return datetime.fromisoformat(alert(payload, now_ms)["endsAt"]).timestamp() * 1_000
-
-        assert ends_ms(PAYLOAD, START_MS + 1_000) == START_MS + 1_000 + EXPIRE_MS
-        assert ends_ms(CLOSED, START_MS + 60_000) == START_MS + 9_000
-        assert ends_ms(CLOSED, START_MS + 5_000) == START_MS + 5_000
-        assert ends_ms(CLOSED | {"closed_ms": START_MS}, START_MS + 5_000) == START_MS + 1
+    @pytest.mark.parametrize(
+        ("payload", "now_ms", "started_ms", "ends_ms"),
+        [
+            (PAYLOAD, 1_000, 0, 1_000 + EXPIRE_MS),
+            (PAYLOAD, -600_000, -600_000, -600_000 + EXPIRE_MS),  # the broker's clock is ten minutes ahead
+            (CLOSED, 60_000, 0, 9_000),
+            (CLOSED, 5_000, 0, 5_000),
+            (CLOSED, -600_000, -600_000, -600_000 + 1),
+            (CLOSED | {"closed_ms": START_MS}, 5_000, 0, 1),
+        ],
+    )
+    def test_it_began_by_now_and_ends_after_that_while_open_in_the_future(self, payload, now_ms, started_ms, ends_ms):
+        """Alertmanager refuses an alert that ends before it begins."""
+        made = alert(payload, START_MS + now_ms)
+        instants = (datetime.fromisoformat(made[name]).timestamp() * 1_000 for name in ("startsAt", "endsAt"))
+        assert [each - START_MS for each in instants] == [started_ms, ends_ms]
 
     def test_an_absurd_instant_is_bounded(self):
         absurd = PAYLOAD | {"opened_ms": -5, "incident": PAYLOAD["incident"] | {"deadline_ms": 2**62}}
