@@ -11,13 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Engine, Row, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, Row, Select, bindparam, delete, func, insert, select, update
 
 from coordinator_model.incidents import Kind
 from streaming.store import tables
-from streaming.store.database import clean, database_ms, in_portions, writer_of
+from streaming.store.database import clean, clock_of, database_ms, in_portions, writer_of
 from streaming.store.notify_reason import Told, outdated
 from streaming.store.pages import Object, Page, in_portions_of
+from streaming.store.reader import is_told, payload_of
 
 _OUTBOX = tables.outbox
 _PENDING = _OUTBOX.c.delivered_ms.is_(None) & _OUTBOX.c.dead.is_(False) & _OUTBOX.c.dismissed_ms.is_(None)
@@ -94,6 +95,23 @@ class Outbox:
             if copies:
                 connection.execute(insert(_OUTBOX), copies)
         return len(new)
+
+    def tell_open(self, receivers: Mapping[str, Sequence[str]]) -> int:
+        """Write a message about each open incident that a receiver should know of and does not; return how many.
+
+        The receiver is new, has another name since its address or key was corrected, wants more than before, or refused
+        the message until it was given up. An incident makes no second message as long as one is pending.
+        """
+        with self._writer.begin() as connection:
+            now_ms = clock_of(connection)
+            messages = [
+                _message(row, receiver, now_ms)
+                for receiver, severities in receivers.items()
+                for row in connection.execute(_unknown_to(receiver, severities))
+            ]
+            if messages:
+                connection.execute(insert(_OUTBOX), messages)
+        return len(messages)
 
     def due(self, receiver: str, now_ms: int, limit: int = 100) -> list[Delivery]:
         """Return what to send to a receiver now: the oldest pending message of each incident.
@@ -261,3 +279,33 @@ def _copies(
         copy = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
         del copy["id"]
         yield from ({**copy, "receiver": receiver} for receiver in told)
+
+
+def _unknown_to(receiver: str, severities: Sequence[str]) -> Select[Any]:
+    """Select the open incidents of some severities that are told, and that a receiver does not hold open.
+
+    Its newest message about them is missing, was given up or is a closing. Receiver "": `fan_out` comes to it.
+    """
+    incident, its_own = tables.incidents.c, _OUTBOX.c.receiver.in_([receiver, ""])
+    newest = select(func.max(_OUTBOX.c.id)).where(_OUTBOX.c.incident_id == incident.incident_id, its_own)
+    known = select(_OUTBOX.c.id).where(
+        _OUTBOX.c.id == newest.correlate(tables.incidents).scalar_subquery(),
+        _OUTBOX.c.dead.is_(False),
+        _OUTBOX.c.transition != Kind.CLOSED,
+    )
+    return select(tables.incidents).where(is_told(severities), ~known.exists()).order_by(incident.opened_ms)
+
+
+def _message(row: Row[Any], receiver: str, now_ms: int) -> dict[str, Any]:
+    """Make a message that tells a receiver of an incident's newest state."""
+    return {
+        "incident_id": row.incident_id,
+        "transition": row.transition,
+        "severity": row.severity,
+        "created_ms": now_ms,
+        "receiver": receiver,
+        "payload": json.dumps(payload_of(row)),
+        "attempts": 0,
+        "next_attempt_ms": 0,
+        "dead": False,
+    }

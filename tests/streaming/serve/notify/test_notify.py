@@ -211,11 +211,40 @@ def test_the_waiting_time_grows_to_a_limit_and_is_spread():
     assert len({backoff_ms(5) for _ in range(20)}) > 1
 
 
-def test_messages_of_a_receiver_no_longer_configured_are_given_up(apply, deliver, store):
+def test_a_page_that_waits_for_a_wrong_address_goes_to_the_right_one(apply, deliver, peer, store):
+    """The address is in the receiver's name, so the page was given up, and only its end was sent."""
     apply(report("orders", finding()))
-    store.outbox.fan_out({"webhook http://old": SEVERITIES})
-    deliver({"kind": "log"})
-    await_true(lambda: totals(store) == (0, 1, 0))
+    store.outbox.fan_out({"webhook http://wrong": SEVERITIES})
+    deliver({"kind": "webhook", "url": peer.url})
+    peer.wait_for(lambda peer: len(peer.bodies) == 1)
+    await_true(lambda: totals(store) == (0, 1, 1))
+    apply(report("orders", ended(finding(), START_MS + 9_000)))
+    peer.wait_for(lambda peer: len(peer.bodies) == 2)
+    assert [body["transition"] for body in peer.bodies] == ["opened", "closed"]
+    assert [body["group"] for body in peer.bodies] == ["orders"] * 2
+
+
+def test_a_receiver_that_refuses_is_told_again_after_a_reload_and_not_before(apply, store, settings):
+    """Else it would get the same message for ever, and each would be given up and reported as lost."""
+    leader, receiver = Leader(store.engine), Log(SEVERITIES)
+    apply(report("orders", finding()))
+
+    def begun():
+        return Maintenance(store, settings, Health(STALLED_MS), [receiver], leader, threading.Event())
+
+    def gives_up():
+        due = [message.id for message in store.outbox.due(receiver.name, wall_ms())]
+        store.outbox.failed(due, "answered 400", None)
+        return len(due)
+
+    running = begun()
+    for due in (1, 0, 0):
+        running.work(wall_ms())
+        assert gives_up() == due
+    reloaded = begun()
+    for due in (1, 0):
+        reloaded.work(wall_ms())
+        assert gives_up() == due
 
 
 LOGS = ({"kind": "log", "min_severity": "page"}, {"kind": "log", "min_severity": "info"})
@@ -301,6 +330,19 @@ class TestRealAlertmanager:
         await_true(lambda: alerts.alerts() == {})
         peer.wait_for(lambda peer: peer.bodies[-1]["status"] == "resolved")
         assert peer.bodies[0]["status"] == "firing"
+
+    def test_an_incident_that_opens_again_fires_again(self, apply, deliver, alerts):
+        stuck = finding(rule="rebalance-stuck", opened_ms=wall_ms() - 1_000)
+        deliver({"kind": "alertmanager", "urls": (alerts.url,)})
+        for found in ([stuck], [], [stuck]):
+            apply(report("orders", *found, at_ms=wall_ms()))
+            await_true(lambda fires=bool(found): alerts.alerts().keys() == ({("orders", "warn")} if fires else set()))
+
+    def test_one_of_a_broker_whose_clock_is_ahead_fires_too(self, apply, deliver, alerts, store):
+        deliver({"kind": "alertmanager", "urls": (alerts.url,)})
+        apply(report("orders", finding(opened_ms=wall_ms() + 600_000)))
+        await_true(lambda: alerts.alerts().keys() == {("orders", "warn")})
+        assert totals(store)[1] == 0
 
     def test_two_members_of_a_group_are_two_alerts_in_one_notification_group(self, apply, deliver, alerts, peer):
         now_ms = wall_ms()
