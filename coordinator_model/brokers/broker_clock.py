@@ -95,12 +95,6 @@ class CoordinatorTracker:
         clock = self.brokers.get(self.coordinator or "")
         return max(clock.line_ms, self.floor_ms) if clock else self.floor_ms
 
-    @property
-    def awaited_since_ms(self) -> int:
-        """Since when a line of the coordinator is awaited: its newest line, or since when it coordinates if later."""
-        clock = self.brokers.get(self.coordinator or "")
-        return max(clock.line_ms if clock else 0, self.coordinator_since_ms)
-
     def recorded(self, record_ms: int, present_ms: int) -> None:
         """Move the time of a shard that is known from its records only. A future record moves it only a little."""
         self.record_ms = max(self.record_ms, min(record_ms, present_ms + RECORD_AHEAD_MS))
@@ -186,7 +180,7 @@ class CoordinatorTracker:
         if line_ms > clock.read_ms.get(source, 0):
             clock.read_ms[source] = line_ms
             if wall_ms is not None:
-                clock.behind_ms = wall_ms - max(clock.read_ms.values())
+                clock.behind_ms = wall_ms - clock.newest_read_ms
 
     def _clock(self, broker: str) -> BrokerClock:
         clock = self.brokers.get(broker)
