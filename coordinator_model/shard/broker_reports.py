@@ -106,8 +106,8 @@ class BrokerReports:
         self._moved(at_ms, UnloggedLeader(since_ms, node) if since_ms is not None and not clock.coordinator else None)
 
     def taken_over(self, at_ms: int) -> None:
-        """Report what has ended because another broker answers as the coordinator."""
-        self._moved(at_ms, self._memory.watch.unlogged)
+        """Report what has ended because another broker answers as the coordinator: an answer is a line of its log."""
+        self._moved(at_ms, None)
 
     def _moved(self, at_ms: int, unlogged: UnloggedLeader | None) -> None:
         watch = self._memory.watch
