@@ -25,8 +25,9 @@ def silence_by_wall_ms(since_ms: int, coordinator: BrokerClock, wall_ms: int, be
     """Return the silence by this machine's clock.
 
     ``since_ms``: since when a line of the coordinator is awaited: its newest line that was read, or since when it
-    coordinates if later. ``behind_ms``: how far the newest line of any broker was behind that clock. It is used as long
-    as no line of the coordinator has been read since the state was that of an older monitor.
+    coordinates if later. ``behind_ms``: how far the newest line of any broker was behind that clock. While the job
+    catches up, the coordinator may have been read further than the others: then nothing is awaited from it yet.
     """
-    own_ms = behind_ms if coordinator.behind_ms is None else coordinator.behind_ms
+    least_ms = behind_ms - coordinator.stepped_ms
+    own_ms = least_ms if coordinator.behind_ms is None else max(coordinator.behind_ms, least_ms)
     return wall_ms - own_ms - since_ms

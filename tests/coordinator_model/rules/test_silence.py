@@ -105,6 +105,18 @@ def test_a_long_batch_of_a_peer_with_another_clock_is_no_silence(ahead_ms):
     assert told_of_brokers(two_brokers(120_000), 120_000, arrival_ms=arrival_ms, ahead_ms=ahead) == []
 
 
+def test_a_coordinator_that_is_read_further_than_the_next_one_is_not_silent():
+    """It died at 60 s. After a downtime, its lines are read at once, and those of the next one take half a minute."""
+
+    def arrival_ms(row, at_ms):
+        late_ms = 0 if row.topic == "lines-of-broker-1" else 2 * (at_ms - 50_000)
+        return at_ms if at_ms <= 50_000 else 200_000 + late_ms
+
+    story = failover(100_000)
+    story.rows = [row for row in story.rows if row[2].source != CLUSTER]
+    assert told_of_brokers(story, 300_000, arrival_ms=arrival_ms) == []
+
+
 @pytest.mark.parametrize("ahead_ms", [-20_000, -40_000, 40_000])
 def test_a_coordinator_with_another_clock_that_takes_over_is_not_silent(ahead_ms):
     assert told_of_brokers(failover(200_000), 200_000, ahead_ms={"broker-2": ahead_ms}) == []
