@@ -24,8 +24,9 @@ from coordinator_model.brokers.former_coordinators import GOES_ON_MS, FormerCoor
 from coordinator_model.brokers.leadership import Claim, Leadership
 from coordinator_model.brokers.listeners import Listeners, is_address
 from coordinator_model.brokers.one_clock import PROBE_DUE_MS, BrokerClock
+from coordinator_model.brokers.stepped_clocks import SteppedClocks
 from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS, TimerReset
-from coordinator_model.events import Event, LeaderNamed
+from coordinator_model.events import LeaderNamed
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
 
@@ -56,11 +57,9 @@ PROBES_IN_FLIGHT = 2
 
 
 @dataclass(slots=True)
-class CoordinatorTracker:
+class CoordinatorTracker(SteppedClocks):
     """The brokers of one shard's telemetry, its coordinator, and the resets of its session timers."""
 
-    brokers: dict[str, BrokerClock] = field(default_factory=dict)
-    coordinator: str | None = None
     coordinator_since_ms: int = 0
     last_answer_ms: int = 0
     covered_since_ms: int = 0
@@ -141,31 +140,6 @@ class CoordinatorTracker:
         """
         known = [self.brokers[broker]] if broker in self.brokers else [] if broker else self.brokers.values()
         return any(clock.line_ms >= at_ms - REQUEST_LOG_OFF_MS for clock in known)
-
-    def stepped_ms(self, broker: str) -> int:
-        """Return how far a broker's clock has stepped."""
-        clock = self.brokers.get(broker)
-        return 0 if clock is None else clock.stepped_ms
-
-    def apart_ms(self, broker: str) -> int:
-        """Return how far a broker's clock is from the coordinator's, because one of them stepped."""
-        return self.stepped_ms(broker) - self.stepped_ms(self.coordinator or "")
-
-    @property
-    def agree(self) -> bool:
-        """Whether no broker's clock has stepped away from the others."""
-        return not any(clock.stepped_ms for clock in self.brokers.values())
-
-    def ahead_ms(self, event: Event) -> int:
-        """Return how far the clock that dated an event has stepped away from the coordinator's.
-
-        Metadata is dated by a clock that does not step. What names no broker, as a record, is taken to be the
-        coordinator's.
-        """
-        if isinstance(event, LeaderNamed):
-            return self.apart_ms("")
-        broker = getattr(event, "broker", "")
-        return self.apart_ms(broker) if broker else 0
 
     @property
     def claims(self) -> list[Claim]:

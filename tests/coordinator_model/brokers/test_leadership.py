@@ -229,7 +229,7 @@ def test_a_leader_is_covered_again_once_it_has_a_request_log():
     assert told.members["m1"]["liveness"] == "alive"
 
 
-def test_a_leader_is_covered_again_by_its_answers_even_if_metadata_does_not_know_its_key_yet():
+def test_a_leader_that_answers_is_covered_before_metadata_knows_its_key():
     """Its request log is switched on at 49 s, and metadata knows its key from 60 s on."""
     story = watched(10_000).beats("m1", 1_000, 10_000).leads(11_000, "broker-3", *range(15_000, 60_000, 5_000))
     story.brokers["broker-3"] = 49_000
