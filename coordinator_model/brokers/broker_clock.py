@@ -120,14 +120,12 @@ class CoordinatorTracker(SteppedClocks):
         return self.timer_resets[-1] if self.timer_resets else None
 
     def watermark_ms(self, hold_ms: int) -> int:
-        """Return the instant up to which every live broker has been read. Newer events wait.
+        """Return the instant, by the coordinator's clock, up to which every live broker has been read.
 
-        A broker whose clock differs too much from the coordinator's neither delays nor advances the watermark.
+        Newer events wait.
         """
-        here_ms = self.stepped_ms(self.coordinator or "")
-        own = [clock for name, clock in self.brokers.items() if name not in self.listeners.names]
-        brokers = [clock for clock in own if abs(clock.stepped_ms - here_ms) <= hold_ms]
-        newest = [clock.progress_ms(hold_ms) for clock in brokers]
+        own = {name: clock for name, clock in self.brokers.items() if name not in self.listeners.names}
+        newest = [clock.progress_ms(hold_ms) - self.apart_ms(name) for name, clock in own.items()]
         floor_ms = max(newest, default=0) - hold_ms
         return min((at_ms for at_ms in newest if at_ms >= floor_ms), default=0)
 

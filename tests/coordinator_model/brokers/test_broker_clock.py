@@ -238,6 +238,16 @@ def test_the_watermark_is_that_of(name):
     assert made.watermark_ms(10_000) == watermark_ms
 
 
+@pytest.mark.parametrize(("coordinator", "watermark_ms"), [("a", 4_000), ("b", 64_000)])
+def test_the_watermark_is_by_the_coordinators_clock(coordinator, watermark_ms):
+    """Broker b's clock has stepped a minute ahead, and b is read a second less far."""
+    made = CoordinatorTracker(coordinator=coordinator)
+    made.read("a", "t/0", 5_000)
+    made.restart_reading("b", 60_000)
+    made.read("b", "t/1", 64_000)
+    assert made.watermark_ms(10_000) == watermark_ms
+
+
 def test_names_of_strangers_do_not_fill_the_memory():
     made = clock(*((f"broker-{n}", n, None) for n in range(MAX_BROKERS + 50)))
     assert len(made.brokers) == MAX_BROKERS
