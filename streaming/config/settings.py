@@ -187,7 +187,9 @@ class Serve(Table):
     port: Annotated[int, Field(ge=0, le=65_535)] = 8_844
     """The port to listen on. 0 chooses a free one."""
     monitor_stalled_ms: Positive = 15_000
-    """After how long without a sign of life of `run` the alert `monitor-stalled` is sent."""
+    """After how long without a sign of life of `run` the alert `monitor-stalled` is sent; at least two minutes while it
+    starts or catches up, because its batches are long then.
+    """
     public_url: Link | None = None
     """The address at which people reach this server. Alerts link to its pages."""
     allowed_hosts: tuple[HostName, ...] = ()
