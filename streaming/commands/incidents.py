@@ -21,12 +21,13 @@ from streaming.commands.remote import Monitor
 def incidents_command(
     *, state: str | None, would_have_paged: bool, url: str, as_json: bool, **filters: str | int | None
 ) -> None:
-    """List incidents, newest first."""
+    """List incidents: open ones by severity, others newest first."""
     from streaming.commands import tables
 
     recorded = {"told": "false", "severity": "page"} if would_have_paged else {}
     chosen = state or ("all" if would_have_paged else "open")
-    found = Monitor(url).listing("/api/v1/incidents", state=chosen, **filters, **recorded)
+    sort = "severity" if chosen == "open" else None
+    found = Monitor(url).listing("/api/v1/incidents", state=chosen, sort=sort, **filters, **recorded)
     if as_json:
         found.echo_json("incidents")
         return

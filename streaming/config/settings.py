@@ -116,8 +116,10 @@ class Run(Table):
 
     data_folder: LocalPath = Path("monitor-data")
     """The folder of the checkpoints. Each cluster needs its own."""
-    trigger_ms: Positive = 800
-    """How often a batch begins. On average a deadline waits half of this before it is judged (decision 0011)."""
+    trigger_ms: Annotated[int, Field(gt=0, le=5_000)] = 800
+    """How often a batch begins. On average a deadline waits half of this before it is judged (decision 0011). With each
+    batch `run` gives a sign of life, which `monitor-stalled` waits for.
+    """
     view_refresh_ms: Positive = 10_000
     """How often a group that does not change is written to the database. Its members' time left can be this old."""
     operator_key: Literal["shard", "group"] = "shard"
@@ -187,7 +189,9 @@ class Serve(Table):
     port: Annotated[int, Field(ge=0, le=65_535)] = 8_844
     """The port to listen on. 0 chooses a free one."""
     monitor_stalled_ms: Positive = 15_000
-    """After how long without a sign of life of `run` the alert `monitor-stalled` is sent."""
+    """After how long without a sign of life of `run` the alert `monitor-stalled` is sent; at least two minutes while it
+    starts or catches up, because its batches are long then.
+    """
     public_url: Link | None = None
     """The address at which people reach this server. Alerts link to its pages."""
     allowed_hosts: tuple[HostName, ...] = ()

@@ -14,7 +14,7 @@ from uuid import UUID
 import structlog
 from kafka import KafkaAdminClient
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import BrokerNotAvailableError, ClusterAuthorizationFailedError, KafkaError, UnsupportedVersionError
+from kafka.errors import BrokerNotAvailableError, ClusterAuthorizationFailedError, UnsupportedVersionError
 
 from coordinator_model.decode.topic_ids import id_of, text_of
 from coordinator_model.group_report import GroupReport
@@ -127,12 +127,16 @@ class TopicNames:
         self._asked_s |= dict.fromkeys(wanted, now_s)
         try:
             self._names |= self._ask(wanted.values())
-        except KafkaError as error:
+        except Exception as error:  # noqa: BLE001 # bad answers too: without names, ids are shown
             log.warning("topic ids cannot be resolved to names", ids=len(wanted), error=str(error))
 
 
 def ask_topic_names(client: Mapping[str, Any], ids: Iterable[UUID]) -> dict[str, str]:
-    """Ask the cluster for the names of topic ids; ids that are unknown or may not be described are left out."""
-    with closing(KafkaAdminClient(**{**client, "request_timeout_ms": TIMEOUT_MS})) as admin:
+    """Ask the cluster for the names of topic ids; ids that are unknown or may not be described are left out.
+
+    A batch waits for it, and meanwhile `run` gives no sign of life: so finding a broker has the same limit.
+    """
+    timeouts = {"request_timeout_ms": TIMEOUT_MS, "bootstrap_timeout_ms": TIMEOUT_MS}
+    with closing(KafkaAdminClient(**{**client, **timeouts})) as admin:
         topics = admin.describe_topics(list(ids))
     return _names_by_id(topics)

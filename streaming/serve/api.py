@@ -185,11 +185,11 @@ class Api:
         by_severity = one_of(request, "sort", INCIDENT_ORDERS) == "severity"
         if by_severity and state != "open":
             raise HTTPException(400, "sort=severity is for state=open")
-        cluster = request.query_params.get("cluster")
+        cluster, group = (request.query_params.get(name) for name in ("cluster", "group"))
         page = self.store.read.incidents(
             state=state,
             cluster=cluster,
-            group=request.query_params.get("group"),
+            group=group,
             rule=one_of(request, "rule", sorted(RULES)),
             severity=one_of(request, "severity", SEVERITIES),
             told={"true": True, "false": False}.get(one_of(request, "told", ("true", "false")) or ""),
@@ -199,6 +199,7 @@ class Api:
         )
         if not page.total:
             self.check_cluster(cluster)
+            self.check_group(group, cluster)
         return listing(request, page, limit, offset)
 
     def coverage(self, request: Request) -> Response:
@@ -247,6 +248,13 @@ class Api:
         known = [run.cluster for run in self.store.read.runs()]
         if cluster is not None and cluster not in known:
             raise HTTPException(404, f"no such cluster; known: {', '.join(known) or 'none yet'}")
+
+    def check_group(self, group: str | None, cluster: str | None) -> None:
+        """Answer 404 if a name was given of which there is neither a group nor an incident, as for a cluster."""
+        clusters = self.store.read.clusters_of(group) if group else []
+        is_known = bool(clusters) if cluster is None else cluster in clusters
+        if group and not is_known and not self.store.read.incidents(cluster=cluster, group=group, limit=1).total:
+            raise HTTPException(404, f"no such group{self._meant(group)}")
 
     def completed(self, found: Object) -> Object:
         """Return a group's view with its labels, open incidents, generations and events."""

@@ -35,6 +35,9 @@ SECURITY_HEADERS: Final[Mapping[str, str]] = {
     "Cache-Control": "no-store",
 }
 
+_OF_PROXIES: Final = frozenset({"forwarded", "x-forwarded-for"})
+"""Headers with which a proxy says that it asks for somebody else."""
+
 
 class TooSoonError(Exception):
     """The configuration was read again a moment ago."""
@@ -70,7 +73,7 @@ def create_app(store: Store, settings: Settings, health: Health, reload: Callabl
 
 
 def _is_this_machine(request: Request) -> bool:
-    if request.client is None:
+    if request.client is None or not _OF_PROXIES.isdisjoint(request.headers):
         return False
     return ip_address(request.client.host.removeprefix("::ffff:")).is_loopback  # an IPv4 peer of an IPv6 socket
 

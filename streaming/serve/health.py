@@ -2,7 +2,8 @@
 
 `run` writes a sign of life with every batch. This module measures, with a monotonic clock, how long that row stays
 unchanged. So clocks of different machines are never compared, and a clock that somebody sets cannot cause a page.
-After `serve` itself starts, nothing is opened or closed until it has watched a `run` for long enough.
+While `run` starts or catches up, a batch takes much longer, so it may be silent for longer. After `serve` itself
+starts, nothing is opened or closed until it has watched a `run` for long enough.
 """
 
 import threading
@@ -15,6 +16,9 @@ from streaming.store.reader import RunProgress
 LONGEST_GAP_S = 5.0
 """What counts at most as silence of a `run` between two looks. `serve` could not look while the database was away, and
 neither could `run` write."""
+CATCHING_UP_MS = 120_000
+"""How long a `run` that has not caught up may be silent at least: a full batch (`ROWS_PER_BATCH`) takes 35 s on the
+machine of docs/performance.md, and the first one also waits for the start of Spark."""
 
 
 class _Sign(NamedTuple):
@@ -24,6 +28,8 @@ class _Sign(NamedTuple):
     seen_s: float
     silent_s: float
     has_moved: bool
+    is_stalled: bool = False
+    """Only the next sign of life ends it, not a `run` that starts and so may be silent for longer."""
 
 
 class Health:
@@ -38,7 +44,7 @@ class Health:
         self.leads = leads
         """Whether this is the `serve` that sends."""
         self.monitor_stalled_ms = monitor_stalled_ms
-        """After how long without a sign of life a `run` is stalled; a new configuration may change it."""
+        """After how long without a sign of life a `run` that has caught up is stalled; a reload may change it."""
         self._clock = clock
         self._signs: dict[str, _Sign] = {}
         self._lock = threading.Lock()
@@ -52,16 +58,20 @@ class Health:
                 sign = _Sign(row, now_s, 0.0, has_moved=known is not None)
             else:
                 silent_s = known.silent_s + min(now_s - known.seen_s, LONGEST_GAP_S)
-                sign = known._replace(seen_s=now_s, silent_s=silent_s)
+                is_stalled = known.is_stalled or silent_s * 1_000 > self._limit_ms(run)
+                sign = known._replace(seen_s=now_s, silent_s=silent_s, is_stalled=is_stalled)
             self._signs[run.cluster] = sign
-        if sign.silent_s * 1_000 > self.monitor_stalled_ms:
+        if sign.is_stalled:
             return True
         return False if sign.has_moved else None
 
     def stalled(self, run: RunProgress) -> bool:
         """Tell whether a `run` is stalled. While `verdict` is None, the database's clock decides."""
         verdict = self.verdict(run)
-        return run.silent_ms > self.monitor_stalled_ms if verdict is None else verdict
+        return run.silent_ms > self._limit_ms(run) if verdict is None else verdict
+
+    def _limit_ms(self, run: RunProgress) -> int:
+        return self.monitor_stalled_ms if run.caught_up else max(self.monitor_stalled_ms, CATCHING_UP_MS)
 
     def readiness(self, runs: Iterable[RunProgress]) -> tuple[bool, dict[str, Any]]:
         """Tell whether every `run` has caught up and makes progress, and return the state of each."""

@@ -133,7 +133,7 @@ HELP: Final[Mapping[str, str]] = {
     OUTBOX_DEAD: "Messages given up.",
     RUN_ALIVE_AGE: "Age of the newest sign of life of run.",
     RUN_CAUGHT_UP: "1 once run has read what was there when it started.",
-    STALLED: "1 while run gives no sign of life for longer than monitor_stalled_ms.",
+    STALLED: "1 while run gives no sign of life for longer than monitor_stalled_ms, or two minutes if it catches up.",
     QUALITY: "1 for each expectation of data quality that was met at the last check.",
     LEADER: "1 while this serve is the one that sends, of those that share the database.",
     STORE_ERRORS: "Times that this serve could not read or write its database.",

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from coordinator_model.group_report import GroupReport, JudgedBy, Said, place_of
 from coordinator_model.incidents import OpenIncidents, Transition, fold, in_order
@@ -125,8 +125,11 @@ def write(connection: Connection, rows: Rows) -> None:
     write_counters(connection, rows.counters)
     if rows.quarantine:
         upsert(connection, tables.quarantine, rows.quarantine[-QUARANTINE_ROWS:])
-        newest = select(func.max(tables.quarantine.c.id)).scalar_subquery()
-        connection.execute(delete(tables.quarantine).where(tables.quarantine.c.id <= newest - QUARANTINE_ROWS))
+        known = tables.quarantine.c
+        for cluster in {row["cluster"] for row in rows.quarantine}:  # who floods one cluster displaces no other's rows
+            ids = select(known.id).where(known.cluster == cluster).order_by(known.id.desc())
+            newest_over = ids.offset(QUARANTINE_ROWS).limit(1).scalar_subquery()
+            connection.execute(delete(tables.quarantine).where(known.cluster == cluster, known.id <= newest_over))
 
 
 def write_counters(connection: Connection, counters: Mapping[str, Mapping[str, int]]) -> None:

@@ -1,7 +1,7 @@
 """`/metrics/kminion`, `/metrics/kafka-exporter`, `/metrics/burrow`: Prometheus scrapes one instead of that exporter.
 
 The first two have no label for the cluster: if there are several clusters, `?cluster=` chooses one. A cluster whose
-`run` makes no progress is not served, for its lags stand still: without it an alert about lag would be silent for ever.
+`run` makes no progress or catches up is not served, for its lags stand still: an alert about them would be silent.
 """
 
 import asyncio
@@ -65,10 +65,10 @@ class Exporters:
         asked = [run for run in runs if cluster in (None, run.cluster)]
         if cluster is not None and not asked:
             raise HTTPException(404, "no such cluster")
-        current = [run for run in asked if not self.health.stalled(run)]
+        current = [run for run in asked if run.caught_up and not self.health.stalled(run)]
         if not current:
             raise HTTPException(503, f"not current: {self.health.readiness(asked)[1]['reason']}")
         clusters = [run.cluster for run in current]
         if len(clusters) > 1 and not several:
             raise Ambiguous(clusters, "groups")
-        return Reading(self.store, clusters, all(run.caught_up for run in current))
+        return Reading(self.store, clusters)

@@ -30,7 +30,7 @@ _OFFSETS: Final = ("topic_name", "partition_id")
 _CONSUMER: Final = "consumer"
 
 FAMILIES: Final[Mapping[str, Family]] = {
-    _UP: Family(("version",), "1 if the monitor has caught up."),
+    _UP: Family(("version",), "1; a monitor that has not caught up is not served."),
     _RECORDS: Family((), "Records of the offsets topic that were read.", "counter"),
     _INFO: Family(("group_id", "protocol", "protocol_type", "state", "coordinator_id"), "1 if the group is Stable."),
     _MEMBERS: Family(_GROUP, "Members of a group."),
@@ -52,7 +52,7 @@ def exposition(reading: Reading) -> Exposition:
     """Collect all samples."""
     lags, partitions = reading.lags(), Partitions()
     made = Exposition(FAMILIES, lags.left_out)
-    made.add(_UP, labelled(("version",), f"group-monitor {version('kafka-group-monitor')}"), int(reading.up))
+    made.add(_UP, labelled(("version",), f"group-monitor {version('kafka-group-monitor')}"), 1)
     made.add(_RECORDS, "", reading.records())
     for group in reading.groups():
         _add_group(made, group)

@@ -64,11 +64,10 @@ def _sum(values: list[int | None]) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The groups of some clusters; `up`: whether their `run`s have caught up."""
+    """The groups of some clusters, whose `run`s have caught up."""
 
     store: Store
     clusters: Sequence[str]
-    up: bool
 
     def lags(self) -> Lags:
         """Return the lag of every group."""

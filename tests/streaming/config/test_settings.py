@@ -224,6 +224,7 @@ REFUSED = {
     "true for a number": ("[run]\ntrigger_ms = true", 2, "run.trigger_ms: a whole number is needed, not true"),
     "a value for a table": ("kafka = 3", 1, "kafka"),
     "zero milliseconds": ("[thresholds]\ngrace_ms = 0", 2, "a number greater than 0 is needed, not 0"),
+    "batches so rare that run looks dead": ("[run]\ntrigger_ms = 5001", 2, "at most 5000 is needed, not 5001"),
     "more intervals than commits are known": ("[thresholds]\nstall_intervals = 10", 2, "at most 9 is needed, not 10"),
     "more rebalances than are known": ("[thresholds]\nstorm_rebalances = 65", 2, "at most 64 is needed, not 65"),
     "longer than lags are known": ("[thresholds]\nlag_growing_ms = 600001", 2, "at most 600000 is needed"),

@@ -48,13 +48,13 @@ def names_in(output):
 class Cluster:
     """Answers what a cluster would, and counts."""
 
-    def __init__(self, **names):
-        self.names, self.asked, self.now_s = names, [], 0.0
+    def __init__(self, error=None, **names):
+        self.names, self.error, self.asked, self.now_s = names, error, [], 0.0
 
     def ask(self, ids):
         self.asked.append({text_of(topic_id) for topic_id in ids})
-        if not self.names:
-            raise KafkaTimeoutError
+        if self.error:
+            raise self.error
         return {text: name for text, name in self.names.items() if text in self.asked[-1]}
 
     def resolver(self):
@@ -87,10 +87,26 @@ def test_an_unknown_id_stays_an_id_and_is_asked_for_again_after_a_while():
     assert cluster.asked == [{OTHER}, {OTHER}]
 
 
-def test_a_cluster_that_does_not_answer_leaves_ids():
+@pytest.mark.parametrize("error", [KafkaTimeoutError(), KeyError("topics")], ids=["none", "one that is no answer"])
+def test_a_cluster_without_an_answer_leaves_ids(error):
+    """It fails no batch: eight failures end `run`."""
     output = report(TOPIC_ID_TEXT)
-    Cluster().resolver().resolve([output])
+    Cluster(error).resolver().resolve([output])
     assert names_in(output) == {TOPIC_ID_TEXT}
+
+
+def test_no_batch_waits_long_for_names(monkeypatch):
+    """Neither for an answer nor for a broker: kafka-python looks for one for 30 s, and then `run` looks dead."""
+    given = {}
+
+    def connect(**client):
+        given.update(client)
+        raise KafkaTimeoutError
+
+    monkeypatch.setattr(cluster_facts, "KafkaAdminClient", connect)
+    with pytest.raises(KafkaTimeoutError):
+        ask_topic_names({"bootstrap_servers": "b:9092", "request_timeout_ms": 40_000}, [TOPIC_ID])
+    assert given == {"bootstrap_servers": "b:9092", "request_timeout_ms": 5_000, "bootstrap_timeout_ms": 5_000}
 
 
 def test_a_classic_groups_topic_that_looks_like_an_id_is_a_name():

@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from streaming.run.replaced_file import write_atomically
+from streaming.run.replaced_file import replaced, write_atomically
 
 
 def test_a_full_disk_leaves_the_old_file_and_nothing_beside_it(tmp_path):
@@ -20,3 +20,10 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_beside_it(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert file.read_text(encoding="utf-8") == "old ü"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_an_error_of_the_writer_leaves_nothing_beside_the_old_file(tmp_path):
+    """A snapshot is built while it is written, and memory may end then."""
+    with pytest.raises(TypeError), replaced(tmp_path / "snapshot") as out:
+        out.write(None)
+    assert list(tmp_path.iterdir()) == []

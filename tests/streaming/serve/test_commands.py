@@ -128,7 +128,7 @@ def test_a_group_that_is_not_there_is_one_clear_line(apply, command):
 def test_bytes_that_are_no_text_are_one_clear_line(apply, command, option):
     apply(report("orders", view=view()))
     assert command("describe", "\udcff", code=1).startswith("Error: no such group")
-    command("incidents", option, "\udcff", code=int(option != "--group"))
+    command("incidents", option, "\udcff", code=1)
 
 
 def test_a_group_of_two_clusters_asks_for_one_of_them(apply, command):
@@ -136,6 +136,14 @@ def test_a_group_of_two_clusters_asks_for_one_of_them(apply, command):
     apply(report(view=view(cluster="dev")), cluster="dev")
     assert "add ?cluster=: dev, prod" in command("describe", "orders", code=1)
     assert "in dev:" in command("describe", "orders", "--cluster", "dev")
+
+
+def test_a_page_is_listed_before_newer_warnings(apply, command):
+    """If there were more than are shown, the page that woke somebody was not among them."""
+    apply(report("orders", finding(severity="page"), view=view()))
+    newer = [finding(member=f"m-{number}", severity="warn", opened_ms=START_MS + number) for number in (2, 3)]
+    apply(report("orders", finding(severity="page"), *newer, view=view()))
+    assert [one["severity"] for one in json.loads(command("incidents", "--json"))] == ["page", "warn", "warn"]
 
 
 def test_incidents_are_the_open_ones_unless_asked(apply, command):
@@ -295,6 +303,14 @@ def test_a_mistyped_group_is_answered_with_the_nearest(apply, command, typed, me
     apply(report("orders", view=view()), report("o%_", view=view("o%_")))
     hint = f"; did you mean {meant}?" if meant else ""
     assert command("describe", typed, code=1) == f"Error: no such group{hint}\n"
+    assert command("incidents", "--group", typed, code=1) == f"Error: no such group{hint}\n"
+
+
+def test_of_a_group_that_is_well_or_was_deleted_there_are_no_open_incidents(apply, command):
+    apply(report("well", view=view("well")), report("gone", finding("gone"), view=view("gone")))
+    apply(report("gone", deleted=True))
+    for group, known in (("well", 0), ("gone", 0), ("other", 1)):
+        command("incidents", "--group", group, "--cluster", CLUSTER, code=known)
 
 
 SUMMARY = (

@@ -13,19 +13,20 @@ class Run:
 
     cluster, checkpoint_id, alive_ms, silent_ms = CLUSTER, "c", 0, 0
 
-    def __init__(self, batch_id):
+    def __init__(self, batch_id, caught_up):
         self.batch_id = batch_id
+        self.caught_up = caught_up
 
 
 @pytest.fixture
 def look():
-    """Look at the row with a batch id at an instant; return the verdict."""
+    """Look at the row with a batch id at an instant; return the verdict. By default `run` has caught up."""
     now_s = [0.0]
     health = Health(LIMIT_MS, clock=lambda: now_s[0])
 
-    def _look(at_s, batch_id):
+    def _look(at_s, batch_id, *, caught_up=True):
         now_s[0] = at_s
-        return health.verdict(Run(batch_id))
+        return health.verdict(Run(batch_id, caught_up))
 
     return _look
 
@@ -37,6 +38,30 @@ def test_a_row_that_stays_unchanged_for_longer_than_the_limit_is_a_stall(look):
 
 def test_a_row_that_moves_is_progress(look):
     assert [look(second, second) for second in range(3)] == [None, False, False]
+
+
+def test_a_long_batch_is_no_stall_while_the_run_catches_up(look):
+    """With batches of 35 s it paged, and resolved the page, once for each batch."""
+    verdicts = [look(second, second // 35, caught_up=False) for second in range(140)]
+    assert verdicts == [None] * 35 + [False] * 105
+
+
+def test_a_run_that_has_caught_up_may_not_take_as_long(look):
+    verdicts = [look(second, second // 20) for second in range(40)]
+    assert verdicts == [None] * 16 + [True] * 4 + [False] * 16 + [True] * 4
+
+
+def test_a_run_that_dies_while_it_catches_up_is_a_stall(look):
+    assert [look(0, 0), look(1, 1, caught_up=False)] == [None, False]
+    assert [look(second, 1, caught_up=False) for second in range(2, 124)] == [False] * 120 + [True] * 2
+
+
+def test_a_start_alone_ends_no_stall(look):
+    """A `run` that dies at every start would page and resolve each time."""
+    assert look(0, 0) is None
+    assert [look(second, 0) for second in range(1, 17)][-1] is True
+    assert look(17, 0, caught_up=False) is True
+    assert look(18, 1, caught_up=False) is False
 
 
 def test_of_a_time_without_the_database_little_counts(look):

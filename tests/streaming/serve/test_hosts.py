@@ -105,3 +105,10 @@ def test_without_a_token_only_this_machine_may_ask_for_a_reload(store, settings,
     asked = TestClient(app, base_url="http://localhost", client=(peer, 1)).post("/-/reload")
     assert asked.status_code == status
     assert len(done) == (status == 200)
+
+
+@pytest.mark.parametrize("header", ["Forwarded", "X-Forwarded-For"])
+def test_a_proxy_on_this_machine_passes_on_no_reload_of_others(store, settings, header):
+    app = create_app(store, settings, Health(1), lambda: pytest.fail("reloaded"))
+    client = TestClient(app, base_url="http://localhost", client=("127.0.0.1", 1))
+    assert client.post("/-/reload", headers={header: "for=10.0.0.9"}).status_code == 403

@@ -222,6 +222,17 @@ def test_each_cluster_has_its_own(store):
     assert Lease(store.engine, "b").acquire(stop)
 
 
+def test_a_run_that_starts_has_not_caught_up(store):
+    """Its last batch had; the next one takes longer, because Spark starts and there is much to read."""
+    batch = {"checkpoint_id": "c", "outputs": [progress()], "settings": SETTINGS}
+    store.apply_batch(batch_id=0, now_ms=1_000, **batch)
+    assert [run.caught_up for run in store.read.runs()] == [True]
+    assert Lease(store.engine, CLUSTER).acquire(threading.Event())
+    assert [run.caught_up for run in store.read.runs()] == [False]
+    store.apply_batch(batch_id=1, **batch)
+    assert [run.caught_up for run in store.read.runs()] == [True]
+
+
 def test_the_check_is_part_of_the_batchs_transaction(store):
     """Whoever lost the lease between two statements of a batch writes nothing of it."""
     mine, other = Lease(store.engine, CLUSTER), Lease(store.engine, CLUSTER)

@@ -548,6 +548,17 @@ def test_the_quarantine_keeps_the_newest_rows_and_counts_all(store, job, monkeyp
     assert store.read.counters()[CLUSTER]["quarantined:telemetry:cut"] == 23
 
 
+def test_a_flood_of_one_cluster_displaces_no_rows_of_another(store, job, monkeypatch):
+    from streaming.store import batch
+
+    monkeypatch.setattr(batch, "QUARANTINE_ROWS", 5)
+    other = SETTINGS.model_copy(update={"cluster": "dev"})
+    Job(store, "c-dev").apply(rejected(7) | {"cluster": "dev"}, settings=other)
+    job.apply(*(rejected(offset) for offset in range(20)))
+    rows = [(row["cluster"], row["offset"]) for row in store.read.quarantine().objects]
+    assert rows == [*((CLUSTER, offset) for offset in range(19, 14, -1)), ("dev", 7)]
+
+
 def test_the_detail_of_a_rejected_row_is_kept_and_labels_no_counter(store, job):
     job.apply(*(rejected(number, detail=f"byte {number}") for number in range(3)))
     assert store.read.counters()[CLUSTER]["quarantined:telemetry:cut"] == 3
