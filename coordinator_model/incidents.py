@@ -349,9 +349,7 @@ def _adopted_end(
     if same and not _is_accepted(incident, same[0]):
         return []  # a new replica has the member from the log, which lists it until the next generation
     if same and incident.evidence == Evidence.INFERRED and incident.rule == SESSION_EXPIRED:
-        # the new coordinator has the member again if the old one had removed it without a record
-        moved = view["coordinator"] not in (None, "", incident.broker)
-        return [_closed(incident, "rejoined" if moved else "refuted", at_ms)]
+        return [_closed(incident, "rejoined" if _has_moved(incident, view) else "refuted", at_ms)]
     if incident.rule == MEMBER_REMOVED and not incident.broker and view["state"] == GroupState.EMPTY:
         stable_ms = incident.at_ms  # only records were read, and no member is left
     if stable_ms is None:
@@ -360,6 +358,18 @@ def _adopted_end(
         return [_closed(incident, "rejoined", at_ms)]
     well_ms = max(stable_ms, incident.at_ms) + resolve_after_ms
     return [_closed(incident, "recovered", well_ms)] if at_ms >= well_ms and not _unowned(incident, view) else []
+
+
+def _has_moved(incident: Incident, view: Mapping[str, Any]) -> bool:
+    """Tell whether another broker coordinates the group than the one at which a session ended.
+
+    It has the member again if the former coordinator removed it without a record. It may have announced a generation
+    before metadata names it.
+    """
+    brokers = {view["coordinator"]}
+    if view["generation"] > incident.generation:
+        brokers.add(view["announced_by"])
+    return bool(brokers - {None, "", incident.broker})
 
 
 def _unowned(incident: Incident, view: Mapping[str, Any]) -> list[Partition]:

@@ -58,6 +58,7 @@ def view(
         "rebalanced": _rebalanced(replica),
         "incarnation": replica.incarnation,
         "coordinator": context.broker,
+        "announced_by": replica.announced_by,
         "join_deadline_ms": replica.join_deadline_ms,
         "pending_members": sorted(replica.pending),
         "unexpected": replica.unexpected,

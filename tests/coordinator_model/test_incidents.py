@@ -59,9 +59,10 @@ def member(name="m1", partitions=(0, 1), **changes):
     }
 
 
-def report(*findings, at_ms=AT_MS + 1_000, members=(), stable_ms=0, state="Stable", broker="broker-1", **changes):
+def report(*findings, at_ms=AT_MS + 1_000, members=(), stable_ms=0, state="Stable", broker="broker-1",
+           generation=3, announced_by="", **changes):  # fmt: skip
     view = {"type": "classic", "state": state, "coordinator": broker, "members": list(members)}
-    view["stable_since_ms"] = stable_ms
+    view |= {"stable_since_ms": stable_ms, "generation": generation, "announced_by": announced_by}
     values = {"view": view, "findings": list(findings), "holder": "0"} | changes
     return GroupReport(cluster="c", group="g", at_ms=at_ms, **values)
 
@@ -164,6 +165,16 @@ ADOPTED = {
     "the verdict was wrong: it joins the next generation": (
         {"evidence": "inferred"},
         report(members=[member("m2", last_heartbeat_ms=None, generation=4)]),
+        "refuted",
+    ),
+    "another broker has announced the next generation, which metadata does not name yet": (
+        {"evidence": "inferred"},
+        report(members=[member("m2", last_heartbeat_ms=None, generation=4)], generation=4, announced_by="broker-2"),
+        "rejoined",
+    ),
+    "another broker had announced the generation in which it is accepted again": (
+        {"evidence": "inferred"},
+        report(members=[member("m2", last_heartbeat_ms=OPENED_MS + 1)], announced_by="broker-2"),
         "refuted",
     ),
     "a new coordinator, which loaded what was never written otherwise, has it still": (
