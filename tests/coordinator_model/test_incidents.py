@@ -59,8 +59,17 @@ def member(name="m1", partitions=(0, 1), **changes):
     }
 
 
-def report(*findings, at_ms=AT_MS + 1_000, members=(), stable_ms=0, state="Stable", broker="broker-1", **changes):
-    view = {"type": "classic", "state": state, "coordinator": broker, "members": list(members)}
+def report(
+    *findings,
+    at_ms=AT_MS + 1_000,
+    members=(),
+    stable_ms=0,
+    state="Stable",
+    broker="broker-1",
+    type_="classic",
+    **changes,
+):
+    view = {"type": type_, "state": state, "coordinator": broker, "members": list(members)}
     view["stable_since_ms"] = stable_ms
     values = {"view": view, "findings": list(findings), "holder": "0"} | changes
     return GroupReport(cluster="c", group="g", at_ms=at_ms, **values)
@@ -196,6 +205,11 @@ ADOPTED = {
     "a minute stable, nobody subscribes to its topic any more": (
         {},
         report(members=[member(partitions=(), topics=["u"])], at_ms=LONG_AFTER),
+        "recovered",
+    ),
+    "a minute stable, its topic is known by id only": (
+        {},
+        report(members=[member(partitions=())], at_ms=LONG_AFTER, type_="consumer"),
         "recovered",
     ),
     "a minute stable, not all owners are known": (
