@@ -252,6 +252,8 @@ def _on_finding(known: Incident | None, finding: Mapping[str, Any], report: Grou
         worse = Severity(finding["severity"]).rank > Severity(known.severity).rank
         if not worse:
             values["severity"] = known.severity  # an incident only gets worse until it closes
+        if _is_repeated(known, finding):
+            values |= {"broker": known.broker, "detail": {**known.detail, **finding["detail"]}}
         after = replace(known, **values, holders=_holders(known, report, hold=True))
         if worse:
             transitions.append(Transition(Kind.ESCALATED, after, report.at_ms))
@@ -261,6 +263,15 @@ def _on_finding(known: Incident | None, finding: Mapping[str, Any], report: Grou
     if finding["closed_reason"]:
         transitions.append(_closed(known, finding["closed_reason"], finding["closed_ms"]))
     return transitions
+
+
+def _is_repeated(known: Incident, finding: Mapping[str, Any]) -> bool:
+    """Tell whether a finding repeats a timer's verdict, perhaps after another broker has taken over.
+
+    The session ended at the broker that the first finding names, and the interval of that end was known only then.
+    """
+    inferred = known.evidence == finding["evidence"] == Evidence.INFERRED
+    return inferred and known.rule == SESSION_EXPIRED and known.deadline_ms == finding["deadline_ms"]
 
 
 def _holders(incident: Incident, report: GroupReport, *, hold: bool) -> list[str]:

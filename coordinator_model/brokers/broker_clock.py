@@ -22,7 +22,7 @@ from coordinator_model.brokers.blindness import COARSE_INSTANTS, LINES_LOST, Bli
 from coordinator_model.brokers.coordinator_check import Proof
 from coordinator_model.brokers.former_coordinators import GOES_ON_MS, FormerCoordinators
 from coordinator_model.brokers.leadership import Leadership
-from coordinator_model.brokers.listeners import Listeners, is_address
+from coordinator_model.brokers.listeners import Listeners, is_address, on_one_host
 from coordinator_model.brokers.one_clock import PROBE_DUE_MS, BrokerClock
 from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS, TimerReset
 from coordinator_model.events import Event, LeaderNamed
@@ -135,7 +135,8 @@ class CoordinatorTracker:
         A broker whose clock differs too much from the coordinator's neither delays nor advances the watermark.
         """
         here_ms = self.stepped_ms(self.coordinator or "")
-        brokers = [clock for clock in self.brokers.values() if abs(clock.stepped_ms - here_ms) <= hold_ms]
+        own = [clock for name, clock in self.brokers.items() if name not in self.listeners.names]
+        brokers = [clock for clock in own if abs(clock.stepped_ms - here_ms) <= hold_ms]
         newest = [clock.progress_ms(hold_ms) for clock in brokers]
         floor_ms = max(newest, default=0) - hold_ms
         return min((at_ms for at_ms in newest if at_ms >= floor_ms), default=0)
@@ -209,7 +210,7 @@ class CoordinatorTracker:
             clock.silent_from_ms, clock.silent_to_ms = before_ms, line_ms
             if broker == self.coordinator:
                 probed = clock.was_probed_before(before_ms)
-                self._open(TimerReset(before_ms, None, Cause.COORDINATOR_PAUSE, broker, probed=probed))
+                self._open(TimerReset(before_ms, None, Cause.COORDINATOR_PAUSE, broker, sure=probed))
         return before_ms
 
     def _blame_no_pause_of(self, broker: str, clock: BrokerClock) -> None:
@@ -217,7 +218,7 @@ class CoordinatorTracker:
         for reset in self.timer_resets:
             over = reset.high_ms is not None and reset.high_ms < clock.silent_to_ms
             if reset.broker == broker and reset.low_ms <= clock.silent_from_ms and not (over or reset.is_move):
-                reset.probed = False
+                reset.sure = False
 
     def is_deposed(self, broker: str, line_ms: int, thresholds: Thresholds) -> bool:
         """Tell whether a broker answers as the coordinator although another broker has taken over.
@@ -355,7 +356,9 @@ class CoordinatorTracker:
             self._take_claim(broker, line_ms)
         least_ms = max(thresholds.hold_ms, GOES_ON_MS)
         if changed and before and self.listeners.take_turn(before, broker, line_ms, least_ms):
-            self._join_listeners()
+            name, other = sorted((before, broker), key=lambda known: (not self._clock(known).probed_since_ms, known))
+            self._join_listeners(name, other, self.listeners.first_ms)
+            self.last_answer_ms = max(self.last_answer_ms, self.listeners.last_ms)
             return True
         self.last_answer_ms = max(self.last_answer_ms, line_ms)
         reset = self._newest_reset
@@ -369,18 +372,25 @@ class CoordinatorTracker:
         clock = self.brokers.get(self.coordinator or "")
         return clock is not None and (clock.refused_ms or 0) > self.last_answer_ms
 
-    def _join_listeners(self) -> None:
-        """Merge two addresses that took turns into one broker, and drop the moves between them.
+    def join_listener(self, address: str, at_ms: int) -> None:
+        """Merge an address with the coordinator's if both are listeners of one broker: one host, and one is probed.
 
-        It keeps the address that answers probes.
+        The other one's probe would have been heard by now if it were a broker of its own.
         """
-        pair, first_ms = self.listeners.pair, self.listeners.first_ms
-        name = next((name for name in pair if self._clock(name).probes), pair[0])
-        self.listeners.join(name)
-        self._clock(name).line_ms = max(self._clock(other).line_ms for other in pair)
-        self.coordinator, self.last_answer_ms = name, max(self.last_answer_ms, self.listeners.last_ms)
-        moves = [r for r in self.timer_resets if r.is_move and r.broker in pair]
-        never = [r for r in moves if r.may_come_after(first_ms)]
+        here = self.coordinator
+        if here is None or not on_one_host(address, here) or self.listeners.is_full:
+            return
+        for name, other in ((here, address), (address, here)):
+            if self._clock(name).has_been_probed(PROBE_DUE_MS, at_ms) and not self._clock(other).probed_since_ms:
+                self._join_listeners(name, other, 0)
+
+    def _join_listeners(self, name: str, other: str, since_ms: int) -> None:
+        """Merge two addresses into one broker of this name, and drop the moves between them since an instant."""
+        self.listeners.join(name, other)
+        self._clock(name).line_ms = max(self._clock(name).line_ms, self._clock(other).line_ms)
+        self.coordinator = name
+        moves = [r for r in self.timer_resets if r.is_move and r.broker in (name, other)]
+        never = [r for r in moves if r.may_come_after(since_ms)]
         self.timer_resets = [r for r in self.timer_resets if r not in never]
 
     def _move(self, broker: str, at_ms: int, thresholds: Thresholds) -> None:
@@ -395,12 +405,23 @@ class CoordinatorTracker:
                 low_ms = min(max(low_ms, named_before_ms), at_ms)
             since_ms, before = max(self.coordinator_since_ms, refused_ms), self.brokers.get(self.coordinator or "")
             word_ms = max(word_ms, before.answered_ms if before is not None else 0)
-            self._open(TimerReset(low_ms, None, Cause.COORDINATOR_MOVED, broker, since_ms=since_ms, word_ms=word_ms))
+            move = TimerReset(low_ms, None, Cause.COORDINATOR_MOVED, broker, since_ms=since_ms, word_ms=word_ms)
+            move.sure = self._is_another_broker(broker)
+            self._open(move)
         if self.coordinator and not self.has_resigned():  # a broker that has refused knows that it does not lead
             self.former.supersede(self.coordinator, at_ms)
         self.former.reinstate(broker)
         self.floor_ms = self.line_ms + self.apart_ms(broker)  # a record may be newer than its first line
         self.coordinator, self.coordinator_since_ms = broker, at_ms
+
+    def _is_another_broker(self, broker: str) -> bool:
+        """Tell whether a broker surely is another one than the coordinator, not another listener of it.
+
+        It is if a key names it, if the coordinator has refused a request, or if both are probed.
+        """
+        names = (self.coordinator or "", broker)
+        known = not all(map(is_address, names)) or self.has_resigned()
+        return known or all(self._clock(name).probed_since_ms for name in names)
 
     def disputed(self, broker: str, proof: Proof, line_ms: int) -> bool:
         """Tell whether metadata contradicts an answer, if it is one that only a coordinator gives."""
@@ -499,7 +520,7 @@ class CoordinatorTracker:
             was = self.timer_resets.pop()
             new.word_ms = max(new.word_ms, was.word_ms)
             if new.cause is Cause.UNKNOWN or (new.cause is Cause.COORDINATOR_PAUSE and was.cause is not Cause.UNKNOWN):
-                was.probed = was.probed or (new.cause is Cause.COORDINATOR_PAUSE and new.probed)
+                was.sure = was.sure or (new.cause is Cause.COORDINATOR_PAUSE and new.sure)
                 new = was
             elif was.cause is Cause.UNKNOWN:
                 new.low_ms = was.low_ms

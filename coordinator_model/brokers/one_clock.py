@@ -39,6 +39,10 @@ class BrokerClock:
     quiet_seen_ms: int = 0
     """This broker's first line since then, by its own clock."""
 
+    def has_been_probed(self, for_ms: int, at_ms: int) -> bool:
+        """Tell whether the first probe was heard so long before an instant."""
+        return bool(self.probed_since_ms) and at_ms - min(self.probed_since_ms.values()) >= for_ms
+
     def was_probed_before(self, at_ms: int) -> bool:
         """Tell whether a probe was heard just before an instant. Otherwise no other one had to come after it."""
         return any(0 <= at_ms - heard_ms <= PROBE_DUE_MS for heard_ms in self.probed_ms.values())

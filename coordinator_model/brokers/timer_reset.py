@@ -37,9 +37,10 @@ class TimerReset:
     deposed, so the next coordinator may have loaded at any instant after ``since_ms``."""
     word_ms: int = 0
     """Only of a move: the former coordinator's last answer about the shard before it, whatever that answer proved."""
-    probed: bool = True
-    """Only of a pause: whether the broker was probed just before it and just after it. Otherwise perhaps nobody asked
-    the broker anything, so it is not blamed, but its timers may have restarted all the same."""
+    sure: bool = True
+    """Whether the coordinator surely paused or moved. If not, no broker is blamed, but the timers may have restarted
+    all the same. A pause is not sure unless the broker was probed just before it and just after it: perhaps nobody
+    asked the broker anything. A move is not sure if both names may be listeners of one broker (``listeners``)."""
 
     @property
     def is_move(self) -> bool:
@@ -49,7 +50,7 @@ class TimerReset:
     @property
     def blamed_cause(self) -> Cause | None:
         """The cause of a session's end that is due to this reset; None: it is not known to be the coordinator's."""
-        return self.cause if self.cause is not Cause.UNKNOWN and self.probed else None
+        return self.cause if self.cause is not Cause.UNKNOWN and self.sure else None
 
     def may_come_after(self, at_ms: int) -> bool:
         """Tell whether the timers may have restarted at an instant or later."""

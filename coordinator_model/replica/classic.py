@@ -11,7 +11,7 @@ from typing import Any
 
 from coordinator_model.errors import HEARD, Error
 from coordinator_model.events import Heartbeat, JoinAnswered, RecordRead, SyncAnswered, parked_ms
-from coordinator_model.replica import divergence, join_lines, recorded, rolled_back_replacement
+from coordinator_model.replica import divergence, join_lines, recorded, rolled_back_replacement, waiting_syncs
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
 from coordinator_model.replica.conversion import PROTOCOL_TYPES, become_classic
 from coordinator_model.replica.group import GroupReplica, Leave
@@ -77,11 +77,19 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
         if replacement:
             lend_session(former.get(member.instance_id or ""), member, at_ms)
         came_back_if_new(replica, member)
+    _note_stored(replica, generation, at_ms, by_leader=not (replacement or downgrade))
     replica.confirm_last_record()
     _enter_recorded(replica, at_ms, downgrade=downgrade)
     if replacement and replica.rolled_back_replacements:
         for successor in [m for m in replica.members.values() if m.joined_ms == at_ms]:
             rolled_back_replacement.read(replica, successor, at_ms)
+
+
+def _note_stored(replica: GroupReplica, generation: int, at_ms: int, *, by_leader: bool) -> None:
+    """Note that the leader has synced if its SyncGroup stored the record that was written at an instant."""
+    leader = replica.members.get(replica.leader or "")
+    if by_leader and leader is not None:
+        leader.generation, leader.synced_ms = generation, max(leader.synced_ms or 0, at_ms)
 
 
 def _end_recorded_phase(replica: GroupReplica, value: dict[str, Any], at_ms: int, context: JudgementContext) -> int:
@@ -192,7 +200,9 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
     member = replica.members.get(event.member_id)
     stalled = event.error == Error.COORDINATOR_NOT_AVAILABLE and event.remote_ms >= context.thresholds.stalled_write_ms
     if stalled:
-        note_parked_heartbeat(replica, event.member_id, event.applied_ms, event.applied_ms + event.remote_ms)
+        answer_ms = event.applied_ms + event.remote_ms
+        note_parked_heartbeat(replica, event.member_id, event.applied_ms, answer_ms)
+        rolled_back_replacement.revert_behind(replica, event.broker, event.applied_ms, answer_ms)
         return
     if event.error not in HEARD:
         if not event.kip848:
@@ -393,6 +403,8 @@ def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, context: Jud
 
 def prepare_rebalance(replica: GroupReplica, event: StateEvent, at_ms: int, by: str | None = None) -> None:
     """Enter the join phase, or note a sign of the current one; ``by``: the member whose leave or join began it."""
+    if replica.state is GroupState.COMPLETING_REBALANCE:
+        waiting_syncs.end(replica, at_ms)
     if replica.state is not GroupState.PREPARING_REBALANCE:
         join_phase.begin_phase(replica, at_ms, by)
     else:
@@ -442,6 +454,8 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
     # A group that another coordinator loaded as Stable (INFERRED) answers at once, even in the same millisecond.
     if stores or waited or came_ms < 0 or (came_ms == 0 and replica.state_evidence is Evidence.OBSERVED):
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
+    if stores:
+        waiting_syncs.end(replica, event.answer_ms)
     if replica.protocol_type == "consumer":
         _take_assignment(replica, member, event)
 
@@ -469,12 +483,16 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
     if event.error in ENDS_A_WAIT and _is_of_another_coordinators_generation(replica, event):
         return
     _not_stored(replica, event)
+    if event.error == Error.COORDINATOR_NOT_AVAILABLE:
+        rolled_back_replacement.revert_behind(replica, event.broker, event.arrival_ms, event.answer_ms)
     if member is None:
         return
     if event.error == Error.FENCED_INSTANCE_ID:
         rolled_back_replacement.revert_if_timed_out(replica, member, event)
     if event.error in ENDS_A_WAIT and _had_waited(replica, member, event, context):
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
+        if not waiting_syncs.waits_on(event):
+            waiting_syncs.end(replica, event.answer_ms)
         _wait_was_cut_off(replica, event)
     elif event.error == Error.REBALANCE_IN_PROGRESS and not context.waiting:
         _was_told_to_rejoin(replica, member, event)

@@ -163,8 +163,9 @@ def _let_in(replica: GroupReplica, event: JoinAnswered, context: JudgementContex
         member.timer_reset_ms = max(member.timer_reset_ms or 0, _applied_ms(replica, event))
     if former and _is_into_a_stable_group(replica, event):
         lend_session(former[0], member, event.arrival_ms)
-    has_synced = member.generation == event.generation and event.answer_ms < (member.synced_ms or 0)
-    member.generation, member.awaiting_sync = event.generation, not has_synced  # a line sent twice may be late
+    by_ms = (member.synced_ms or 0) + context.thresholds.grace_ms  # this line may be late, or its instant inexact
+    has_synced = member.generation == event.generation and event.answer_ms < by_ms
+    member.generation, member.awaiting_sync = event.generation, not has_synced
     member.streams = replica.protocol == STREAMS_PROTOCOL
     _fill_from_join(member, event, with_timeouts=not _is_unchanged_rejoin(replica, event))
     _poll_leave_comes_back(replica, event, context)
@@ -295,6 +296,7 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
     if event.error != Error.COORDINATOR_NOT_AVAILABLE or waited_ms < context.thresholds.stalled_write_ms:
         return
     replica.note_stall(event.answer_ms)
+    rolled_back_replacement.revert_behind(replica, event.broker, event.arrival_ms, event.answer_ms)
     former = _former_members(replica, event) if event.instance_id is not None else []
     without_id = not event.request_member_id and (event.instance_id or event.api_version < PENDING_VERSION)
     newcomer = without_id or event.request_member_id in replica.pending

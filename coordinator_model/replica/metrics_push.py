@@ -103,11 +103,15 @@ def _of_one_removed_unseen(replica: GroupReplica, event: Metrics, context: Judge
 
 
 def _of_one_that_left(replica: GroupReplica, event: Metrics, context: JudgementContext) -> None:
+    """Note that a member left because its poll was overdue, unless it had joined less than an interval before.
+
+    A push may wait at a broker that pauses, and then be about a poll before that join.
+    """
     for leave in replica.leaves:
         if leave.member.member_id != event.member_id or leave.cause is not Cause.LEFT:
             continue
         deadline_ms = _deadline_ms(event, leave.member)
-        if deadline_ms is not None and _left_at(leave.applied_ms, deadline_ms):
+        if leave.may_be_late_poll and deadline_ms is not None and _left_at(leave.applied_ms, deadline_ms):
             left_overdue(replica, leave, min(deadline_ms, leave.applied_ms), event.order_ms, context)
         return
 

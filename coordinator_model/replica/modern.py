@@ -119,8 +119,7 @@ def _end_predecessor(replica: GroupReplica, member: Member, at_ms: int) -> None:
     another member comes. Or the removed member was the last KIP-848 one: then the group is downgraded
     (``GroupMetadataManager.convertToClassicGroup``), and another member's request may upgrade it in the same instant.
     """
-    downgraded = replica.phase.started_ms == replica.phase.began_after_ms == at_ms  # a downgrade begins a join phase
-    if member.instance_id is None or downgraded:
+    if member.instance_id is None or replica.phase.downgraded_ms == at_ms:
         return
     for departure in list(replica.departures):
         same = departure.member.instance_id == member.instance_id and departure.generation == replica.generation

@@ -63,6 +63,32 @@ def revert_if_timed_out(replica: GroupReplica, successor: Member, event: SyncAns
         former.assignment, former.partitions_left_out = {}, 0
 
 
+def revert_behind(replica: GroupReplica, broker: str, arrival_ms: int, answer_ms: int) -> None:
+    """Restore former members whose replacements timed out, as a later request shows that waited for its write in vain.
+
+    Records are stored in the order in which they are written. If the last one at the request's arrival was not stored
+    by the end of its wait, neither was the record of a replacement before it. The end of a join phase has answered the
+    successor's JoinGroup meanwhile, and no request of the successor has come since.
+    """
+    if broker != replica.announced_by or abs(answer_ms - arrival_ms - STALL_MS) > SAME_STEP_MS:
+        return
+    replaced_ms = {
+        leave.member.instance_id: leave.applied_ms
+        for leave in replica.leaves
+        if leave.cause is Cause.REPLACED and leave.applied_ms <= arrival_ms <= leave.applied_ms + STALL_MS
+    }
+    for successor in list(replica.members.values()):
+        came_ms = replaced_ms.get(successor.instance_id)
+        if came_ms is not None and came_ms == successor.joined_ms and _is_unheard_since_a_phase(replica, successor):
+            _swap(replica, successor, came_ms + STALL_MS)
+
+
+def _is_unheard_since_a_phase(replica: GroupReplica, successor: Member) -> bool:
+    """Tell whether the end of a join phase answered a successor's JoinGroup, and nothing was heard of it since."""
+    joined = successor.awaiting_sync and (successor.joined_ms or 0) < replica.generation_since_ms
+    return joined and successor.last_heartbeat_ms is None and successor.synced_ms is None
+
+
 def load(replica: GroupReplica, context: JudgementContext) -> None:
     """Restore the successor once a coordinator has loaded the log, which has the successor."""
     for instance_id, known in list(replica.rolled_back_replacements.items()):
@@ -89,4 +115,5 @@ def _swap(replica: GroupReplica, holder: Member, at_ms: int) -> bool:
     replica.members = {m.member_id: m for m in (former if m is holder else m for m in replica.members.values())}
     replica.leader = former.member_id if replica.leader == holder.member_id else replica.leader
     former.timer_reset_ms = max(former.timer_reset_ms or 0, at_ms)
+    former.generation = holder.generation
     return True

@@ -131,6 +131,16 @@ def gone_by_ms(member: Member, context: JudgementContext) -> int | None:
     return unknown_ms
 
 
+def surely_gone_ms(departure: Departure, context: JudgementContext) -> int:
+    """Return by when a departed member was surely gone: its removal was seen, or its coordinator answered 25 before.
+
+    A KIP-848 group writes a removal at once. So an earlier 25 is by another broker's clock and dates nothing.
+    """
+    if departure.member.in_kip848_group:
+        return departure.removed_ms
+    return min(gone_by_ms(departure.member, context) or departure.removed_ms, departure.removed_ms)
+
+
 def is_covered(member: Member, context: JudgementContext) -> bool:
     """Tell whether telemetry covers a member: it was heard twice, at a usual interval, since coverage began."""
     last, previous = member.last_heartbeat_ms, member.previous_heartbeat_ms
@@ -150,9 +160,14 @@ def touches_ms(member: Member, commits: Commits, since_ms: int) -> list[int]:
         return []
     found = [] if member.parked_heartbeat_ms is None else [member.parked_heartbeat_ms]
     if not member.in_kip848_group:
-        last_ms = map(commits.get, partitions_of(member.assignment))
-        found += [at_ms for at_ms in last_ms if at_ms is not None]
+        found += commits_ms(member, commits)
     return [at_ms for at_ms in found if at_ms > since_ms]
+
+
+def commits_ms(member: Member, commits: Commits) -> list[int]:
+    """Return when offsets of a member's partitions were last committed."""
+    last_ms = map(commits.get, partitions_of(member.assignment))
+    return [at_ms for at_ms in last_ms if at_ms is not None]
 
 
 def may_have_loaded_since(at_ms: int, context: JudgementContext) -> bool:
@@ -283,9 +298,8 @@ def removal_deadline_ms(
     only if no other is possible. A KIP-848 group writes a removal as the session ends, so there the deadline is the
     possible instant nearest to the removal.
     """
-    removed_ms, spans = gone_by_ms(departure.member, context) or departure.removed_ms, deadlines(departure, context)
+    removed_ms, spans = min(surely_gone_ms(departure, context), by_ms), deadlines(departure, context)
     touched_ms = max(departure.touches_ms, default=0)
-    removed_ms = min(removed_ms, departure.removed_ms, by_ms)
     nearest = [(min(max(removed_ms, span[0]), span[1]), span) for span in spans]
     latest_ms = removed_ms + context.thresholds.grace_ms
     possible = [pair for pair in nearest if pair[0] <= latest_ms] or nearest
@@ -351,7 +365,7 @@ def _due_since_before(departure: Departure, context: JudgementContext) -> list[S
         if timeout_ms is None or move.since_ms is None:
             continue
         lasts_ms = _timeout_after_ms(departure.member, move, timeout_ms, context)
-        removed_ms = min(departure.removed_ms, gone_by_ms(departure.member, context) or departure.removed_ms)
+        removed_ms = surely_gone_ms(departure, context)
         first_ms = max(earliest_load_ms(move, departure), departure.member.joined_ms or 0)
         if first_ms <= removed_ms - lasts_ms < move.low_ms:
             return [(first_ms + lasts_ms, departure.removed_ms, move)]

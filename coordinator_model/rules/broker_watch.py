@@ -155,16 +155,18 @@ class BrokerWatch:
             return True
         return known.evidence == Evidence.INFERRED and loss.evidence is Evidence.OBSERVED
 
-    def refute(self, group: str, heard_ms: Mapping[str, int], at_ms: int) -> list[int]:
-        """Take out the members that were heard since their sessions seemed to have ended.
+    def refute(self, group: str, heard_ms: Mapping[str, int], coordinator: str, at_ms: int) -> list[int]:
+        """Take out the members that their broker accepted since their sessions seemed to have ended there.
 
-        ``heard_ms``: when each member of a group was last heard, by its subject.
+        ``heard_ms``: when each member of a group was last heard, by its subject. Another coordinator that accepts a
+        member refutes nothing: it has loaded the member from the log.
         """
         alive = [
             (group, subject)
             for subject, last_ms in heard_ms.items()
             if (known := self.affected_members.get((group, subject))) is not None
             and known.evidence == Evidence.INFERRED
+            and known.broker == coordinator
             and last_ms > known.at_ms
         ]
         for key in alive:

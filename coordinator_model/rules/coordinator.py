@@ -25,8 +25,8 @@ COORDINATOR_PAUSED = Rule(
         "a coordinator paused, restarted or moved, and members lost their sessions within a session timeout after that"
     ),
     clears=(
-        "`recovered` (no member has lost a session by it for `resolve_after_ms`), `refuted` (all of the members were"
-        " heard again: none had lost its session)"
+        "`recovered` (no member has lost a session by it for `resolve_after_ms`), `refuted` (the same"
+        " broker accepted all of the members again: none had lost its session)"
     ),
     thresholds=("progress_gap_ms", "resolve_after_ms"),
 )

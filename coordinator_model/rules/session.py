@@ -206,7 +206,10 @@ def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, con
     if member.session_from_ms is None or _missed_its_sync(replica, member, member.session_from_ms + timeout_ms - 1):
         return False  # if both are due at once, the session's timer fires first, because it was started first
     deadline_ms = member.session_from_ms + timeout_ms
-    if any(_was_due_before(deadline_ms, other, replica, context) for other in replica.members.values()):
+    # only heartbeats show that all of those that were due together were silent
+    by_ms = deadline_ms if context.proof_arrival_ms else deadline_ms + 1
+    others = (other for other in replica.members.values() if other is not member)
+    if any(_was_due_before(by_ms, other, replica, context) for other in others):
         return False
     late_ms = start.at_ms - deadline_ms
     if member.instance_id is not None:  # a successor that joins just before the deadline would start a phase too

@@ -54,9 +54,11 @@ class BrokerLines:
 
     def line(self, event: BrokerLine) -> None:
         """Apply a line of a broker: move the broker's clock, make the verdicts that are due, and apply the event."""
+        at_ms, thresholds = event.order_ms, self._groups.settings.thresholds
+        if event.broker != self._clock.coordinator:
+            self._clock.join_listener(event.broker, at_ms)
         if event.broker in self._clock.listeners.names:
             event = event._replace(broker=self._clock.listeners.name(event.broker))
-        at_ms, thresholds = event.order_ms, self._groups.settings.thresholds
         if isinstance(event, Tick) and event.lost and event.broker in self._clock.brokers:
             self._clock.lost_lines(event.broker, at_ms, self._clock.brokers[event.broker].line_ms)
         before_ms = self._clock.advance(event.broker, at_ms, thresholds)
@@ -96,24 +98,18 @@ class BrokerLines:
         if proven in (Proof.LEADS, Proof.COORDINATES):
             self._rebase_to_clock_of(event.broker)
         before, claimed = self._clock.coordinator, self._claimed(event.broker)
-        loaded = proven is Proof.COORDINATES or self._clock.has_resigned()
         if self._clock.answered(event.broker, proven, at_ms, thresholds):
             self._schedule.look_again(at_ms)
         if self._clock.coordinator != before:
-            self._taken_over(at_ms, claimed, loaded=loaded)
+            # what was read before came from the deposed coordinator, unless it contradicted metadata
+            self._brokers.taken_over(at_ms)
+            self._events.taken_over(at_ms, at_ms, claimed)
         self._schedule.judge_due(self._clock.progress_ms)
         if isinstance(event, Heartbeat) and event.error in HEARD:
             self._schedule.prove(at_ms, event.arrival_ms)
             if self._fast_path.take(iter((fast_row(event),))):
                 return  # it was not on the fast path only because a verdict was due first
         self._events.apply(event)
-
-    def _taken_over(self, at_ms: int, claimed: tuple[str, int] | None, *, loaded: bool) -> None:
-        """Apply that another broker answers as the coordinator than before."""
-        self._brokers.taken_over(at_ms)
-        if loaded:
-            # what was read before came from the deposed coordinator, unless it contradicted metadata
-            self._events.taken_over(at_ms, at_ms, claimed)
 
     def _proof(self, event: Answer) -> Proof:
         """Return what an answer proves about its broker.

@@ -42,7 +42,8 @@ class BrokerReports:
         watch, thresholds = self._memory.watch, self._settings.thresholds
         if watch.affected_members:
             heard_ms = {member.subject: member.last_heartbeat_ms or 0 for member in replica.members.values()}
-            self.report(watch.refute(replica.group, heard_ms, progress_ms), "refuted")
+            coordinator = self._memory.clock.coordinator or ""
+            self.report(watch.refute(replica.group, heard_ms, coordinator, progress_ms), "refuted")
         self.report(watch.attribute(findings, progress_ms, thresholds, unnamed))
 
     def _report_silence(self, instants: list[int], reason: str | None = None) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_model.commit_block import LEAST_OFFSET, METADATA_CHARACTERS, NO_OFFSET, CommitBlock, place_of
+from coordinator_model.commit_block import LEAST_OFFSET, METADATA_CHARACTERS, NO_OFFSET, CommitBlock, group_in
 from coordinator_model.decode.telemetry.fields import LATEST_MS
 from coordinator_model.decode.wire import MAX_STRING_BYTES, java_text
 from streaming.run.packing import Routing
@@ -88,8 +88,8 @@ class _Texts(NamedTuple):
 
     def number(self, at: Any, size: int) -> Indexes:
         """Read a signed big-endian number from each row; every row must be long enough."""
-        places = (self.starts + at)[:, None] + np.arange(size)
-        numbers: Indexes = self.data[places].view(f">i{size}").astype(np.int64).ravel()
+        from_each_byte = np.ndarray(max(0, len(self.data) - size + 1), f">i{size}", self.data, strides=(1,))
+        numbers: Indexes = from_each_byte[self.starts + at].astype(np.int64)
         return numbers
 
     def has(self, at: Any, expected: bytes) -> Flags:
@@ -153,11 +153,11 @@ class CommitColumns:
         self, rows: "_Rows", keys: "_Keys", values: "_Values", found: Indexes, segments: Indexes
     ) -> Iterator[tuple[str, CommitBlock]]:
         """Make one block per operator key of the rows that are kept."""
-        partitions = rows.partitions[found]
-        places, names = _places(keys, partitions, keys.codes[found])
+        places = _places(keys, rows.partitions[found], keys.codes[found])
         chosen, counts = self._chosen(places, rows.instants_ms[found], segments[found])
-        at, places = found[chosen], places[chosen]
-        codes, operator_keys = self._operator_keys(names, partitions[chosen], places)
+        at = found[chosen]
+        names = keys.names(at)
+        codes, operator_keys = self._operator_keys(names, rows.partitions[at])
         columns, numbers = values.columns(at), (rows.offsets[at], rows.instants_ms[at])
         order = np.argsort(codes, kind="stable")
         ends = (np.flatnonzero(np.diff(codes[order])) + 1).tolist()
@@ -165,23 +165,22 @@ class CommitColumns:
             rows_of = order[start:end]
             listed = rows_of.tolist()
             block = (
-                tuple([names[place][0] for place in places[rows_of].tolist()]),
+                tuple(map(names.__getitem__, listed)),
                 *(column[rows_of].tobytes() for column in (*numbers, *columns.numbers, counts)),
                 tuple(map(columns.topic_ids.__getitem__, listed)),
                 {n: columns.metadata[row] for n, row in enumerate(listed) if row in columns.metadata},
             )
             yield operator_keys[codes[rows_of[0]]], CommitBlock.of_tuple(block)
 
-    def _operator_keys(
-        self, names: list[tuple[bytes, int]], partitions: Indexes, places: Indexes
-    ) -> tuple[Indexes, dict[int, str]]:
+    def _operator_keys(self, names: list[bytes], partitions: Indexes) -> tuple[Indexes, dict[int, str]]:
         """Return the code of each row's operator key, and the keys by code."""
         if self._routing.is_by_shard:
             return partitions, {n: self._routing.key_of("", n) for n in np.unique(partitions).tolist()}
-        keys = [self._routing.key_of(place_of(key)[0], partition) for key, partition in names]
+        named = zip(names, partitions.tolist(), strict=True)
+        keys = [self._routing.key_of(group_in(name), partition) for name, partition in named]
         codes: dict[str, int] = {}
-        of_names = np.array([codes.setdefault(key, len(codes)) for key in keys], np.int64)
-        return of_names[places], {code: key for key, code in codes.items()}
+        of_rows = np.array([codes.setdefault(key, len(codes)) for key in keys], np.int64)
+        return of_rows, {code: key for key, code in codes.items()}
 
     def _chosen(self, places: Indexes, instants_ms: Indexes, segments: Indexes) -> tuple[Indexes, Indexes]:
         """Return the rows to keep, in their order, and how many commits each stands for.
@@ -253,6 +252,10 @@ class _Keys:
         codes = np.asarray(pc.fill_null(encoded.indices, len(distinct)), np.int64)
         return cls(codes, distinct, np.append(_types(distinct), IRREGULAR))
 
+    def names(self, at: Indexes) -> list[bytes]:
+        """Return the keys of some rows, without their types."""
+        return [key[_TYPE_BYTES:] for key in self.distinct.take(pa.array(self.codes[at])).to_pylist()]
+
 
 def _types(distinct: pa.BinaryArray) -> Indexes:
     """Return the types of keys: 0 or 1 if the key is complete, its group id is not empty, and its texts are UTF-8."""
@@ -314,23 +317,21 @@ def _number(head: bytes) -> int:
     return int.from_bytes(head, "big", signed=True)
 
 
-def _places(keys: _Keys, partitions: Indexes, codes: Indexes) -> tuple[Indexes, list[tuple[bytes, int]]]:
-    """Return the place of each row, and the places: distinct pairs of key without type, and offsets-topic partition.
+def _places(keys: _Keys, partitions: Indexes, codes: Indexes) -> Indexes:
+    """Return the place of each row: a number for its key without type, and its partition of the offsets topic.
 
     Keys of both types share a place. A group has records in several partitions only if the offsets topic has grown.
     """
+    if (keys.types[:-1] == 0).any():
+        code_of: dict[bytes, int] = {}
+        same = [code_of.setdefault(key[_TYPE_BYTES:], len(code_of)) for key in keys.distinct.to_pylist()]
+        codes = np.array(same, np.int64)[codes]
     partition_of = np.zeros(len(keys.distinct), np.int64)
     partition_of[codes] = partitions
-    both = codes if (partition_of[codes] == partitions).all() else partitions * len(keys.distinct) + codes
-    distinct, places = np.unique(both, return_inverse=True)
-    texts = [key[2:] for key in keys.distinct.take(pa.array(distinct % len(keys.distinct))).to_pylist()]
-    of_names = partition_of[distinct] if both is codes else distinct // len(keys.distinct)
-    names = list(zip(texts, of_names.tolist(), strict=True))
-    if (keys.types[:-1] == 0).any():
-        place_of_name: dict[tuple[bytes, int], int] = {}
-        same = np.array([place_of_name.setdefault(name, len(place_of_name)) for name in names], np.int64)
-        return same[places], list(place_of_name)
-    return places, names
+    if (partition_of[codes] == partitions).all():
+        return codes
+    places: Indexes = np.unique(partitions * len(keys.distinct) + codes, return_inverse=True)[1]
+    return places
 
 
 @dataclass(slots=True)

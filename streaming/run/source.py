@@ -53,7 +53,7 @@ log = structlog.get_logger(__name__)
 PACKED_SCHEMA = "lane string, key string, payload binary"
 _PACKED = pa.schema([("lane", pa.string()), ("key", pa.string()), ("payload", pa.binary())])
 _known: dict[Routing, HeartbeatColumns] = {}  # of this worker, for all its batches
-JOINED_BYTES = 32 * 1024 * 1024  # how many bytes of rows are collected and then packed together
+JOINED_BYTES = 16 * 1024 * 1024  # how many bytes of rows are collected and then packed together
 FLUSH_EVENTS = 100_000  # bounds a worker's memory while it catches up
 TRIGGER_TOPIC = ""  # of the row that only triggers a call for each shard; no Kafka topic has this name
 ROWS_PER_BATCH = 2_000_000  # bounds a batch while it catches up
@@ -148,12 +148,11 @@ class PackRows:
                     pieces.setdefault((run.topic, run.partition), []).append(_find(run, heartbeats, self.zone))
             if (read_bytes := read_bytes + batch.nbytes) >= JOINED_BYTES:
                 _pack_pieces(pieces, packer, heartbeats, next_offsets, self)
-                _pack_records(records, packer, commits)
-                read_bytes = 0
+                read_bytes = _pack_records(records, packer, commits, last=False)
             if packer.size >= FLUSH_EVENTS:
                 yield self._packed(packer)
         _pack_pieces(pieces, packer, heartbeats, next_offsets, self)
-        _pack_records(records, packer, commits)
+        _pack_records(records, packer, commits, last=True)
         if packer:
             yield self._packed(packer)
 
@@ -186,11 +185,20 @@ def _read_cluster(file: Path | None) -> ClusterRow | None:
 
 
 @without_collections()
-def _pack_records(records: list[pa.RecordBatch], packer: Packer, commits: CommitColumns) -> None:
-    """Pack rows of the offsets topic, regular commits by columns, all else row by row; then clear `records`."""
+def _pack_records(records: list[pa.RecordBatch], packer: Packer, commits: CommitColumns, *, last: bool) -> int:
+    """Pack rows of the offsets topic, regular commits by columns, all else row by row.
+
+    Unless these are the `last` rows of the task, those of the newest partition stay in `records`: more of them may
+    come, and of old records only the newest of a key is used. Return how many bytes stay.
+    """
     if not records:
-        return
-    found = _decode(list(partition_rows_of(pa.concat_batches(records))), commits)
+        return 0
+    rows = pa.concat_batches(records)
+    runs = list(partition_rows_of(rows))
+    records.clear()
+    if not last and len(runs) > 1:
+        records.append(rows.slice(rows.num_rows - len(runs.pop().offsets)))
+    found = _decode(runs, commits)
     for key, block in found.blocks:
         packer.add_commits(key, block)
     for kind in found.counts:
@@ -200,7 +208,7 @@ def _pack_records(records: list[pa.RecordBatch], packer: Packer, commits: Commit
             events = parse_row(row)
             packer.decoded.add(row, events)
             _add(packer, row, events)
-    records.clear()
+    return sum(batch.nbytes for batch in records)
 
 
 def _decode(runs: list[PartitionRows], commits: CommitColumns) -> DecodedCommits:

@@ -45,6 +45,7 @@ class Maintenance(threading.Thread):
         self._stop_event = stop
         self._stalled: dict[str, bool] = {}
         self._missed = MissedAlerts(store, settings)
+        self._has_told_open = False
         self._prune_ms = 0
         self._forget_ms = max(settings.store.retention_days, LEAST_DAYS) * DAY_MS
         self._log = structlog.get_logger("maintenance")
@@ -75,6 +76,11 @@ class Maintenance(threading.Thread):
             if stalled is not None:
                 self._tell(run, stalled=stalled)
         self._store.outbox.fan_out(self._receivers)
+        if not self._has_told_open:  # once for each start and reload: a receiver that refuses is not asked for ever
+            told = self._store.outbox.tell_open(self._receivers)
+            self._has_told_open = True
+            if told:
+                self._log.info("receivers are told of open incidents that they do not know", messages=told)
         self._missed.tell(kept)
         if now_ms >= self._prune_ms and not self._store.prune(now_ms - self._settings.store.retention_days * DAY_MS):
             self._prune_ms = now_ms + PRUNE_EVERY_MS

@@ -154,7 +154,7 @@ def _gather_report(rows: Rows, report: GroupReport) -> None:
 
 def _group_row(key: str, report: GroupReport, view: Mapping[str, Any]) -> dict[str, Any]:
     members = view.get("members") or []
-    liveness = Counter(member.get("liveness") for member in members)
+    liveness = [member.get("liveness") for member in members]
     return {
         "group_key": key,
         "cluster": clean(report.cluster, 255),
@@ -163,8 +163,8 @@ def _group_row(key: str, report: GroupReport, view: Mapping[str, Any]) -> dict[s
         "state": clean(view.get("state"), 32),
         "generation": view.get("generation"),
         "members": max(len(members), view.get("members_total") or 0),
-        "members_violated": liveness["violated"],
-        "members_unknown": liveness["unknown"] + (view.get("unknown_left_out") or 0),
+        "members_violated": liveness.count("violated"),
+        "members_unknown": liveness.count("unknown") + (view.get("unknown_left_out") or 0),
         "worst_headroom": _least(members, "heartbeat_headroom"),
         "worst_poll_headroom": _least(members, "poll_headroom"),
         "at_ms": report.at_ms,
@@ -173,7 +173,7 @@ def _group_row(key: str, report: GroupReport, view: Mapping[str, Any]) -> dict[s
 
 
 def _least(members: Iterable[Mapping[str, Any]], name: str) -> float | None:
-    return min((value for member in members if (value := member.get(name)) is not None), default=None)
+    return min([value for member in members if (value := member.get(name)) is not None], default=None)
 
 
 def _gather_heartbeats(rows: Rows, output: Mapping[str, Any]) -> None:

@@ -245,8 +245,10 @@ def group_key(cluster: str, group: str) -> str:
 
 def clean(value: object, limit: int | None = None) -> str:
     """Make a client's text storable: no NUL, no lone surrogate, at most `limit` characters."""
-    storable = str(value).replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
-    return storable[:limit]
+    text = str(value)
+    if not text.isascii() or "\x00" in text:
+        text = text.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
+    return text[:limit]
 
 
 def _sqlite(url: str, database: str | None) -> Engine:

@@ -14,6 +14,7 @@ from streaming.store import tables
 from streaming.store.batch import PolicyTransition
 from streaming.store.database import clean, group_key, in_portions, upsert
 from streaming.store.notify_reason import why_notify
+from streaming.store.outbox import held_open
 
 _FIRST_WRITE_ONLY = frozenset({"incident_id", "detected_ms", "late"})
 
@@ -41,6 +42,7 @@ def write_transitions(
 ) -> None:
     """Write transitions in order: the newest state of each incident, every transition, and the messages to deliver."""
     told = _told(connection, {step.transition.incident.incident_id for step in transitions})
+    held = held_open(connection, (each.incident.incident_id for each, _ in transitions if each.kind is Kind.CLOSED))
     incidents: dict[str, dict[str, Any]] = {}
     steps: list[dict[str, Any]] = []
     messages: list[dict[str, Any]] = []
@@ -53,10 +55,11 @@ def write_transitions(
             row |= {name: known[name] for name in ("detected_ms", "late")}
             row["transition"] = row["transition"] if is_step else known["transition"]
         incident_id = row["incident_id"]
-        reason = why_notify(transition.kind, told=incident_id in told, mode=policy.mode)
+        reason = why_notify(transition.kind, told=incident_id in told or incident_id in held, mode=policy.mode)
         if reason.tells:
-            told.add(incident_id)
             messages.append(_message(row, transition, now_ms))
+        if transition.kind in (Kind.OPENED, Kind.ESCALATED):
+            (told.add if reason.tells else told.discard)(incident_id)
         row["notify"] = incident_id in told
         incidents[incident_id] = row
         if is_step:
@@ -72,7 +75,7 @@ def write_transitions(
 
 
 def _told(connection: Connection, incident_ids: Iterable[str]) -> set[str]:
-    """Return the incidents about which a message was written; which receivers want it, only `serve` knows."""
+    """Return the incidents whose newest step was told; which receivers want it, only `serve` knows."""
     known = tables.incidents.c
     found: set[str] = set()
     for portion in in_portions(incident_ids):

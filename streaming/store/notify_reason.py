@@ -1,7 +1,7 @@
 """Whether receivers get a message about a step of an incident, and why. Pure functions; the tests are truth tables.
 
 The main rule: who was told that an incident opened is told that it closed, even if the configuration has changed in
-between (`Outbox.fan_out`). The end of an incident that nobody was told of is not sent.
+between, and nobody else is (`Outbox.fan_out`).
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class Reason(StrEnum):
 
 
 def why_notify(kind: Kind, *, told: bool, mode: Mode) -> Reason:
-    """Judge a step of an incident; `told`: a message about it has been written, `mode`: its group's mode now."""
+    """Judge a step of an incident; `told`: receivers know that it is open, `mode`: its group's mode now."""
     match kind:
         case Kind.UPDATED:
             return Reason.NO_NEWS
@@ -51,15 +51,18 @@ class Told(NamedTuple):
     transition: str
     attempts: int
     pending: bool
+    delivered: bool
 
 
 def outdated(messages: Sequence[Told]) -> list[int]:
     """Return the ids of the pending messages that need not be sent, of all messages about an incident, in order.
 
-    Only the newest message is still true. If it says that the incident has closed, and no message about it was ever
-    tried, then nobody was told about the incident and nobody needs to be told about its end.
+    Only the newest message is still true. If it says that the incident has closed, it is sent only to a receiver that
+    may hold the incident open: one that was tried to be told, and was not told since that it is over.
     """
     *older, newest = (message for message in messages if message.pending)
-    if newest.transition == Kind.CLOSED and not any(message.attempts for message in messages):
+    last = next((message for message in reversed(messages) if message.attempts), None)
+    holds_it_closed = last is None or (last.transition == Kind.CLOSED and last.delivered)
+    if newest.transition == Kind.CLOSED and holds_it_closed:
         older.append(newest)
     return [message.id for message in older]

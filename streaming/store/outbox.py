@@ -6,17 +6,19 @@ that a closing can never overtake its opening.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Engine, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, Engine, Row, Select, bindparam, delete, func, insert, select, update
 
 from coordinator_model.incidents import Kind
 from streaming.store import tables
-from streaming.store.database import clean, database_ms, in_portions, writer_of
+from streaming.store.database import clean, clock_of, database_ms, in_portions, writer_of
 from streaming.store.notify_reason import Told, outdated
 from streaming.store.pages import Object, Page, in_portions_of
+from streaming.store.reader import is_told, payload_of
 
 _OUTBOX = tables.outbox
 _PENDING = _OUTBOX.c.delivered_ms.is_(None) & _OUTBOX.c.dead.is_(False) & _OUTBOX.c.dismissed_ms.is_(None)
@@ -76,8 +78,8 @@ class Outbox:
     def fan_out(self, receivers: Mapping[str, Sequence[str]]) -> int:
         """Turn each new message into one for each receiver that wants its severity; return how many were new.
 
-        A closing also goes to each receiver with an earlier message about the incident: it may want less now, but it
-        would show the incident as open for ever.
+        A closing goes to the receivers that hold the incident open, and to no other: one of them may want less now,
+        but it would show the incident as open for ever.
         """
         with self._engine.connect() as connection:  # read first: `run` needs the write lock
             if connection.execute(select(_OUTBOX.c.id).where(_OUTBOX.c.receiver == "").limit(1)).first() is None:
@@ -86,20 +88,30 @@ class Outbox:
             new = connection.execute(
                 select(_OUTBOX).where(_OUTBOX.c.receiver == "").order_by(_OUTBOX.c.id).with_for_update()
             ).all()
-            told = _told(connection, (row.incident_id for row in new if row.transition == Kind.CLOSED))
-            copies = [
-                {**row._mapping, "receiver": receiver}  # noqa: SLF001 - SQLAlchemy's public name for it
-                for row in new
-                for receiver, severities in receivers.items()
-                if row.severity in severities or (row.transition == Kind.CLOSED and (row.incident_id, receiver) in told)
-            ]
-            for copy in copies:
-                del copy["id"]
+            held = held_open(connection, (row.incident_id for row in new if row.transition == Kind.CLOSED))
+            copies = list(_copies(new, receivers, held))
             for portion in in_portions(row.id for row in new):  # a `run` may have written others meanwhile
                 connection.execute(delete(_OUTBOX).where(_OUTBOX.c.id.in_(portion)))
             if copies:
                 connection.execute(insert(_OUTBOX), copies)
         return len(new)
+
+    def tell_open(self, receivers: Mapping[str, Sequence[str]]) -> int:
+        """Write a message about each open incident that a receiver should know of and does not; return how many.
+
+        The receiver is new, has another name since its address or key was corrected, wants more than before, or refused
+        the message until it was given up. An incident makes no second message as long as one is pending.
+        """
+        with self._writer.begin() as connection:
+            now_ms = clock_of(connection)
+            messages = [
+                _message(row, receiver, now_ms)
+                for receiver, severities in receivers.items()
+                for row in connection.execute(_unknown_to(receiver, severities))
+            ]
+            if messages:
+                connection.execute(insert(_OUTBOX), messages)
+        return len(messages)
 
     def due(self, receiver: str, now_ms: int, limit: int = 100) -> list[Delivery]:
         """Return what to send to a receiver now: the oldest pending message of each incident.
@@ -129,9 +141,8 @@ class Outbox:
             .limit(_CHAINS_AT_ONCE)
         )
         columns = [_OUTBOX.c[name] for name in ("incident_id", "id", "transition", "attempts")]
-        known = select(*columns, _PENDING.label("pending")).where(
-            _OUTBOX.c.receiver == receiver, _OUTBOX.c.incident_id.in_(stale)
-        )
+        states = (_PENDING.label("pending"), _OUTBOX.c.delivered_ms.is_not(None).label("delivered"))
+        known = select(*columns, *states).where(_OUTBOX.c.receiver == receiver, _OUTBOX.c.incident_id.in_(stale))
         dismissed = 0
         while True:
             with self._engine.connect() as connection:  # read first: `run` needs the write lock
@@ -145,10 +156,20 @@ class Outbox:
             dismissed += len(ids)
 
     def missed(self, since_ms: int) -> list[Missed]:
-        """Sum up the incidents dismissed unseen in the last `since_ms`; only sums that include a `page` incident."""
-        known = tables.incidents.c
+        """Sum up the incidents dismissed unseen in the last `since_ms`; only sums that include a `page` incident.
+
+        A closing that gave way to a newer message about its incident does not count: that one was told, or counts.
+        """
+        known, newer = tables.incidents.c, _OUTBOX.alias()
         is_page = known.severity == "page"
-        over = (_OUTBOX.c.transition == Kind.CLOSED) & (_OUTBOX.c.dismissed_ms > database_ms() - since_ms)
+        gave_way = (
+            select(newer.c.id)
+            .where(newer.c.incident_id == _OUTBOX.c.incident_id, newer.c.receiver == _OUTBOX.c.receiver)
+            .where(newer.c.id > _OUTBOX.c.id, newer.c.created_ms <= _OUTBOX.c.dismissed_ms)
+            .exists()
+        )
+        is_over = _OUTBOX.c.transition == Kind.CLOSED
+        over = is_over & (_OUTBOX.c.dismissed_ms > database_ms() - since_ms) & ~gave_way
         statement = (
             select(
                 known.cluster,
@@ -231,10 +252,60 @@ class Outbox:
             return [OutboxTotals._make(row) for row in connection.execute(statement)]
 
 
-def _told(connection: Connection, incident_ids: Iterable[str]) -> set[tuple[str, str]]:
-    """Return which receivers have a message about which incidents, whatever became of it."""
-    told: set[tuple[str, str]] = set()
+def held_open(connection: Connection, incident_ids: Iterable[str]) -> defaultdict[str, set[str]]:
+    """Return the receivers of some incidents whose newest message, whatever became of it, says that it is open."""
+    held: defaultdict[str, set[str]] = defaultdict(set)
+    place = (_OUTBOX.c.incident_id, _OUTBOX.c.receiver)
     for portion in in_portions(incident_ids):
-        chosen = select(_OUTBOX.c.incident_id, _OUTBOX.c.receiver).where(_OUTBOX.c.incident_id.in_(portion))
-        told.update((row.incident_id, row.receiver) for row in connection.execute(chosen))
-    return told
+        newest = select(func.max(_OUTBOX.c.id)).where(_OUTBOX.c.incident_id.in_(portion)).group_by(*place)
+        chosen = select(*place).where(_OUTBOX.c.id.in_(newest), _OUTBOX.c.transition != Kind.CLOSED)
+        for row in connection.execute(chosen):
+            held[row.incident_id].add(row.receiver)
+    return held
+
+
+def _copies(
+    new: Iterable[Row[Any]], receivers: Mapping[str, Sequence[str]], held: defaultdict[str, set[str]]
+) -> Iterator[dict[str, Any]]:
+    """Make the messages for receivers, in order; `held`: who holds which incident open before them."""
+    for row in new:
+        holders, is_closing = held[row.incident_id], row.transition == Kind.CLOSED
+        told = [
+            receiver
+            for receiver, severities in receivers.items()
+            if (receiver in holders if is_closing else row.severity in severities)
+        ]
+        held[row.incident_id] = set() if is_closing else holders | set(told)
+        copy = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name for it
+        del copy["id"]
+        yield from ({**copy, "receiver": receiver} for receiver in told)
+
+
+def _unknown_to(receiver: str, severities: Sequence[str]) -> Select[Any]:
+    """Select the open incidents of some severities that are told, and that a receiver does not hold open.
+
+    Its newest message about them is missing, was given up or is a closing. Receiver "": `fan_out` comes to it.
+    """
+    incident, its_own = tables.incidents.c, _OUTBOX.c.receiver.in_([receiver, ""])
+    newest = select(func.max(_OUTBOX.c.id)).where(_OUTBOX.c.incident_id == incident.incident_id, its_own)
+    known = select(_OUTBOX.c.id).where(
+        _OUTBOX.c.id == newest.correlate(tables.incidents).scalar_subquery(),
+        _OUTBOX.c.dead.is_(False),
+        _OUTBOX.c.transition != Kind.CLOSED,
+    )
+    return select(tables.incidents).where(is_told(severities), ~known.exists()).order_by(incident.opened_ms)
+
+
+def _message(row: Row[Any], receiver: str, now_ms: int) -> dict[str, Any]:
+    """Make a message that tells a receiver of an incident's newest state."""
+    return {
+        "incident_id": row.incident_id,
+        "transition": row.transition,
+        "severity": row.severity,
+        "created_ms": now_ms,
+        "receiver": receiver,
+        "payload": json.dumps(payload_of(row)),
+        "attempts": 0,
+        "next_attempt_ms": 0,
+        "dead": False,
+    }

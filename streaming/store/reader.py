@@ -153,6 +153,12 @@ def open_incidents(connection: Connection, cluster: str, own_rule: str | None = 
     return opened
 
 
+def is_told(severities: Sequence[str]) -> ColumnElement[bool]:
+    """Select the open incidents of some severities that receivers are told of."""
+    known = tables.incidents.c
+    return and_(known.closed_ms.is_(None), known.notify.is_(True), known.severity.in_(severities))
+
+
 def _group_object(row: Row[Any]) -> dict[str, Any]:
     group = {**json.loads(row.view), "at_ms": row.at_ms, "lag": row.lag, "lag_status": row.lag_status}
     return group if row.heartbeats is None else with_heartbeats(group, json.loads(row.heartbeats), row.at_ms)
@@ -289,9 +295,7 @@ class StoreReader:
 
     def firing(self, severities: Sequence[str]) -> list[dict[str, Any]]:
         """Return the payloads of open incidents, for receivers that need them repeated."""
-        known = tables.incidents.c
-        wanted = and_(known.closed_ms.is_(None), known.notify.is_(True), known.severity.in_(severities))
-        return [_payload(row) for row in self._rows(select(tables.incidents).where(wanted))]
+        return [payload_of(row) for row in self._rows(select(tables.incidents).where(is_told(severities)))]
 
     def group_states(self, limit: int) -> list[StoredGroupState]:
         """Return the groups that get their own series, the worst first."""
@@ -465,7 +469,8 @@ def _all_of(*conditions: Any) -> ColumnElement[bool]:
     return and_(True, *(condition for condition in conditions if isinstance(condition, ColumnElement)))
 
 
-def _payload(row: Row[Any]) -> dict[str, Any]:
+def payload_of(row: Row[Any]) -> dict[str, Any]:
+    """Return what a receiver gets to see of an incident row."""
     return {
         "incident": {**json.loads(row.contract), "transition": row.transition},
         "opened_ms": row.opened_ms,
@@ -477,7 +482,7 @@ def _payload(row: Row[Any]) -> dict[str, Any]:
 
 
 def _incident(row: Row[Any]) -> dict[str, Any]:
-    payload = _payload(row)
+    payload = payload_of(row)
     return {
         **json.loads(row.body),
         **payload.pop("incident"),

@@ -85,7 +85,7 @@ class Store:
         """
         said, cluster = batch.ordered(outputs), settings.cluster
         rows = batch.gather(said, checkpoint_id)
-        reports = [_held(report, checkpoint_id) for report in reports_in(said)]
+        reports = list(reports_in(said))
         try:
             with self._writer.begin() as connection:
                 if lease is not None:
@@ -98,6 +98,7 @@ class Store:
                 history = _write_history(connection, reports, settled, is_first_reading=not caught_up and not settled)
                 batch.write(connection, rows)
                 at_ms = max(map(instant_ms, said), default=0)
+                reports = [_held(report, checkpoint_id) for report in _concerning(reports, opened)]
                 reports += _vanished(connection, cluster, checkpoint_id, opened, at_ms) if was_behind else []
                 is_due = self._may_release(cluster, applied_ms, opened, settings, starts=was_behind) and caught_up
                 reports += _released(cluster, checkpoint_id, opened, at_ms) if is_due else []
@@ -310,6 +311,12 @@ def _vanished(
     return [
         GroupReport(cluster=cluster, group=group, at_ms=max(at_ms, newest_ms[group]), deleted=True) for group in gone
     ]
+
+
+def _concerning(reports: Sequence[GroupReport], opened: OpenIncidents) -> list[GroupReport]:
+    """Return the reports of groups that have an open incident or a finding: the others change no incident."""
+    keys = opened.keys() | {(report.cluster, report.group) for report in reports if report.findings}
+    return [report for report in reports if (report.cluster, report.group) in keys]
 
 
 def _held(report: GroupReport, checkpoint_id: str) -> GroupReport:

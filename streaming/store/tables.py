@@ -125,7 +125,7 @@ incidents = Table(
     Column("reason", String(64)),
     Column("detected_ms", BigInteger, nullable=False),  # wall clock of the transaction that opened it
     Column("late", Boolean, nullable=False),  # happened while nobody watched: before this `run` started
-    Column("notify", Boolean, nullable=False),  # a message about it was written; each receiver has its min_severity
+    Column("notify", Boolean, nullable=False),  # its newest step was told; each receiver has its min_severity
     Column("labels", Text, nullable=False),
     Column("runbook_url", Text),
     Column("body", Text, nullable=False),  # `Incident.as_dict`

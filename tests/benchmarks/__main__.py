@@ -24,7 +24,19 @@ from streaming.config.settings import Run
 from streaming.embedded import EmbeddedCluster
 from streaming.embedded.node import JVM_OPTIONS
 from streaming.run.source import ROWS_PER_BATCH
-from tests.benchmarks import answers, cold, flood, history, lag, large_audit, line, reporter, synthetic, telemetry_cost
+from tests.benchmarks import (
+    answers,
+    cold,
+    first_start,
+    flood,
+    history,
+    lag,
+    large_audit,
+    line,
+    reporter,
+    synthetic,
+    telemetry_cost,
+)
 from tests.benchmarks.load import INTERVAL_MS
 from tests.benchmarks.processes import Usage, usage_of
 
@@ -43,7 +55,7 @@ SETTLE_S = 15
 COMMITTED_AT_MOST = 1_000
 THIRDS = 3
 ALL = ("steady", "backlog", "cold", "line")
-ALONE = ("commits", "history", "answers", "lag", "flood", "reporter", "telemetry-cost", "audit")
+ALONE = ("commits", "history", "answers", "lag", "flood", "reporter", "telemetry-cost", "audit", "first-start")
 JOB, FLOOR = "watched_run", "floor_run"
 BROKER_JVM = "-XX:TieredStopAtLevel=4"  # both of the JVM's compilers, as in production
 OFFSETS_TOPIC, EMPTY_TOPIC = "bench-offsets", "bench-empty"
@@ -100,6 +112,9 @@ def measure(part: str, options: argparse.Namespace) -> None:
         return
     if part == "history":
         history.main(options.records)
+        return
+    if part == "first-start":
+        first_start.main(options.records, options.groups)
         return
     if part == "answers":
         answers.main(options.groups, options.members)

@@ -8,6 +8,7 @@ given as multiples of its time.
 import contextlib
 import sqlite3
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -30,24 +31,29 @@ def fill(servers: str, topic: str, records: int, groups: int, partitions: int) -
         {"bootstrap.servers": servers, "compression.type": "lz4", "queue.buffering.max.messages": 1_000_000}
     )
     fill_topic(producer, partitions, records // groups + 1)
-    names = [f"bench-group-{number:05d}" for number in range(groups)]
-    shards = [shard_of(name, SHARDS) for name in names]
-    heads = list(map(synthetic.commit_head, names))
     at_ms = int(time.time() * 1000) - HOUR_MS
-    for number in range(records):
-        turn = number // groups
-        group = (number + turn) % groups
-        if number % GENERATION_EVERY == 0:
-            key, value = synthetic.group_record(names[group], 1 + turn, [Member(group)], at_ms)
-        else:
-            key, value = synthetic.commit_record(heads[group], turn % partitions, turn, at_ms)
+    for shard, key, value in history(records, groups, partitions, at_ms):
         while True:
             try:
-                producer.produce(topic, value, key, shards[group], timestamp=at_ms)
+                producer.produce(topic, value, key, shard, timestamp=at_ms)
                 break
             except BufferError:
                 producer.poll(0.05)
     producer.flush()
+
+
+def history(records: int, groups: int, partitions: int, at_ms: int) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield records in their order, each as partition of the offsets topic, key and value."""
+    names = [f"bench-group-{number:05d}" for number in range(groups)]
+    shards = [shard_of(name, SHARDS) for name in names]
+    heads = list(map(synthetic.commit_head, names))
+    for number in range(records):
+        turn = number // groups
+        group = (number + turn) % groups
+        if number % GENERATION_EVERY == 0:
+            yield shards[group], *synthetic.group_record(names[group], 1 + turn, [Member(group)], at_ms)
+        else:
+            yield shards[group], *synthetic.commit_record(heads[group], turn % partitions, turn, at_ms)
 
 
 def fill_topic(producer: Producer, partitions: int, messages: int) -> None:

@@ -106,6 +106,23 @@ def test_better_evidence_updates_and_tells_nobody():
     assert told.incident.opened_ms == OPENED_MS
 
 
+# what the timer's verdict says when it is found again -> the broker and the detail that the incident has then
+AGAIN = {
+    "the same verdict, after another broker took over": ({}, "broker-1", {"deadline_from_ms": 1, "total": 2}),
+    "another deadline": ({"deadline_ms": OPENED_MS + 7}, "broker-2", {"total": 2}),
+    "the removal, which is seen by now": ({"evidence": "observed"}, "broker-2", {"total": 2}),
+}
+
+
+@pytest.mark.parametrize("name", AGAIN)
+def test_a_timers_verdict_that_is_found_again_stays_that_of_its_broker(name):
+    changes, broker, detail = AGAIN[name]
+    known = opened(evidence="inferred", detail={"deadline_from_ms": 1, "total": 1})
+    again = finding(**{"evidence": "inferred", "broker": "broker-2", "detail": {"total": 2}, **changes})
+    [told] = diff([known], report(again))
+    assert (told.incident.broker, told.incident.detail) == (broker, detail)
+
+
 def test_a_finding_that_is_over_opens_and_closes():
     over = finding(closed_reason="rejoined", closed_ms=AT_MS + 5)
     assert steps([], report(over)) == [("opened", "warn", None, AT_MS), ("closed", "warn", "rejoined", AT_MS + 5)]

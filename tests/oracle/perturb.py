@@ -4,19 +4,20 @@ A perturbation takes a life's rows and returns them with the instant at which ea
 leaves no gap in the offsets: it never reached its topic.
 """
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from typing import NamedTuple
 
-from coordinator_model.decode.source_row import TELEMETRY, SourceRow
+from coordinator_model.decode.source_row import CLUSTER, TELEMETRY, SourceRow
 from tests.oracle.life import PROBE
 
 HEARTBEATS = (b'"requestApiKeyName":"HEARTBEAT"', b"GROUP_HEARTBEAT")
 LEAVES = (b'"requestApiKeyName":"LEAVE_GROUP"', b'"memberEpoch":-1', b'"memberEpoch":-2')
 JOINS = (b'"requestApiKeyName":"JOIN_GROUP"',)
-CONNECTION = re.compile(rb'"connection":"[^"-]*:(?P<port>\d+)-[^"-]*:(?P<client>\d+)-')
+CONNECTION = re.compile(rb'"connection":"(?P<address>[^"-]*:\d+)-[^"-]*:(?P<client>\d+)-')
 PROBE_MS = 500
 """The probe causes a line this often, so no life is without one for longer."""
 SYNCS = (b'"requestApiKeyName":"SYNC_GROUP"',)
@@ -211,19 +212,34 @@ def flushed(every_ms: int) -> Perturbation:
 
 
 def without_key(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
-    """Drop the record keys, which name the broker: only its address identifies it then."""
+    """Drop the record keys, which name the broker: only its address identifies it then, also beside metadata."""
     for row in rows:
-        yield Arrival(row.timestamp_ms, row._replace(key=None) if row.source == TELEMETRY else row)
+        if row.source == TELEMETRY:
+            yield Arrival(row.timestamp_ms, row._replace(key=None))
+        else:
+            yield Arrival(row.timestamp_ms, _named_by_address(row) if row.source == CLUSTER else row)
 
 
-def at_two_listeners(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
+def _named_by_address(row: SourceRow) -> SourceRow:
+    """Return a cluster row that names each broker as the lines of its probe do if they have no key."""
+    told = json.loads(row.value or b"{}")
+    for broker in told.get("brokers", {}).values():
+        broker["key"] = broker["key"] and f"{broker['host']}:{broker['port']}"
+    return row._replace(value=json.dumps(told).encode())
+
+
+def at_two_listeners(second: bytes) -> Perturbation:
     """Drop the record keys, and move every second client to another listener: one broker then has two addresses."""
-    for at_ms, row in without_key(rows, _):
-        found = CONNECTION.search(row.value or b"") if row.source == TELEMETRY else None
-        if found is not None and int(found["client"]) % 2:
-            value = row.value or b""
-            row = row._replace(value=value[: found.start("port")] + b"9192" + value[found.end("port") :])  # noqa: PLW2901
-        yield Arrival(at_ms, row)
+
+    def perturb(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
+        for at_ms, row in without_key(rows, chance):
+            found = CONNECTION.search(row.value or b"") if row.source == TELEMETRY else None
+            if found is not None and int(found["client"]) % 2:
+                value = row.value or b""
+                row = row._replace(value=value[: found.start("address")] + second + value[found.end("address") :])  # noqa: PLW2901
+            yield Arrival(at_ms, row)
+
+    return perturb
 
 
 def in_the_middle(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
@@ -259,7 +275,8 @@ PERTURBATIONS: dict[str, Perturbation] = {
     "late by 15 s": late(15_000),
     "late by 60 s": late(60_000),
     "no record keys": without_key,
-    "no record keys, two listeners": at_two_listeners,
+    "no record keys, two listeners": at_two_listeners(b"10.0.0.1:9192"),
+    "no record keys, two IP addresses": at_two_listeners(b"10.9.0.1:9192"),
 }
 
 ENDING = (

@@ -30,10 +30,23 @@ def begin_phase(replica: GroupReplica, sign_ms: int, by: str | None = None) -> N
     if unreported and replica.unreported_phase is None:  # keep the earliest: members it dropped are in no later one
         replica.unreported_phase = unreported_phase(replica)
     members = [*replica.members.values(), *(leave.member for leave in replica.leaves)]
+    if any(_has_synced_unseen(replica, member) for member in members):
+        for member in replica.members.values():
+            member.awaiting_sync = False
     heard = [at_ms or 0 for m in members for at_ms in (m.previous_heartbeat_ms, m.last_heartbeat_ms)]
     before = [at_ms for at_ms in (*heard, replica.generation_since_ms) if at_ms < sign_ms]
     awaited = any(pending.given_ms <= sign_ms <= pending.until_ms for pending in replica.pending.values())
     replica.phase = JoinPhase(max(before, default=0), PhaseStart(sign_ms, by or (NEWCOMER if awaited else None)))
+
+
+def _has_synced_unseen(replica: GroupReplica, member: Member) -> bool:
+    """Tell whether a member is the leader, whose SyncGroup stored the record of the generation, but has no line.
+
+    Then the lines of the other members' SyncGroups may be missing too.
+    """
+    since_ms = max(replica.generation_since_ms, member.timer_reset_ms or 0)
+    stored = member.member_id == replica.leader and replica.recorded_generation is None
+    return stored and member.awaiting_sync and (member.synced_ms or 0) >= since_ms
 
 
 def note_sign(replica: GroupReplica, generation: int, sign_ms: int, by: str | None = None) -> None:

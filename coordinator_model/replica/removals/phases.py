@@ -65,6 +65,11 @@ class JoinPhase:
         """When its first sign was; None: no sign was seen."""
         return None if self.started is None else self.started.at_ms
 
+    @property
+    def downgraded_ms(self) -> int | None:
+        """When the group's downgrade from KIP-848 began the phase; None: something else did."""
+        return self.began_after_ms if self.started_ms == self.began_after_ms else None
+
 
 @dataclass(slots=True)
 class EndedPhase(JoinPhase):

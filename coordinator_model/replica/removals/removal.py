@@ -10,7 +10,7 @@ from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.ended_phase import ended_phase, sync_timeout_ms
 from coordinator_model.replica.removals.join_phase import was_kept
 from coordinator_model.replica.removals.leaves import has_left, heard_since, left_a_deposed_coordinator, remember_leave
-from coordinator_model.replica.session_timer import JudgementContext, moves_since_heard, touches_ms
+from coordinator_model.replica.session_timer import JudgementContext, commits_ms, moves_since_heard, touches_ms
 from coordinator_model.states import MEMBER_REMOVED, POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
 MAX_PARKED = 16
@@ -174,11 +174,16 @@ def _departure(
         touches_ms=[at_ms for at_ms in _touches_ms(member, context) if at_ms <= removed_ms],
         phase=ended_phase(replica, phase, generation, removed_ms, context),
         found_ms=found_ms,
-        sync_timeout_ms=sync_timeout_ms(replica, member, removed_ms),
+        sync_timeout_ms=None if _has_committed(member, context) else sync_timeout_ms(replica, member, removed_ms),
         successor=successor.member_id if successor is not None else None,
         lines_were_behind=removed_ms - context.progress_ms > context.thresholds.hold_ms,
         may_be_retried=_may_be_retried(replica, member, removed_ms),
     )
+
+
+def _has_committed(member: Member, context: JudgementContext) -> bool:
+    """Tell whether offsets of a member's partitions were committed since it joined: it had synced to know of them."""
+    return any(at_ms > (member.timer_reset_ms or 0) for at_ms in commits_ms(member, context.commits))
 
 
 def _touches_ms(member: Member, context: JudgementContext) -> list[int]:

@@ -8,7 +8,7 @@ from coordinator_model.replica.group import Leave
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.removals.phase_timeout import too_young
-from coordinator_model.replica.removals.phases import JoinPhase, PhaseStart
+from coordinator_model.replica.removals.phases import NEWCOMER, JoinPhase, PhaseStart
 from coordinator_model.replica.removals.together import Together, context_before, may_precede
 from coordinator_model.replica.session_timer import (
     AWAKE_BEFORE_LINE_MS,
@@ -42,6 +42,8 @@ def gone_between(departure: Departure, together: Together) -> tuple[int, int]:
         return found_ms  # a request began the phase, or no start of it was seen
     if (departure.member.session_from_ms or 0) > phase.started.at_ms:
         return found_ms  # heard since the phase began, so the end of its session did not begin the phase
+    if phase.started.by == NEWCOMER and _may_have_gone_on(departure, phase.started, together.context):
+        return found_ms  # the newcomer began the phase, unless the member's commits were a transaction's
     timers, waiting = together.once(_starters)
     if len(timers) != 1 or any(d is not departure for d in waiting):
         return found_ms
@@ -50,6 +52,12 @@ def gone_between(departure: Departure, together: Together) -> tuple[int, int]:
         return found_ms
     longer_ms = own_ms - starters_ms
     return phase.began_after_ms + longer_ms, min(phase.started.at_ms + longer_ms, found_ms[1])
+
+
+def _may_have_gone_on(departure: Departure, start: PhaseStart, context: JudgementContext) -> bool:
+    """Tell whether the member's session may have gone on as the phase began, because a touch restarted its timer."""
+    touched_ms = max(departure.touches_ms, default=0)
+    return touched_ms + (session_timeout_ms(departure.member, context) or 0) > start.at_ms + EARLY_MS
 
 
 def _phase_as_dated(together: Together) -> JoinPhase:

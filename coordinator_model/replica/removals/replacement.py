@@ -88,10 +88,11 @@ def _is_in_its_first_session(departure: Departure, context: JudgementContext) ->
     The downgrade restarts the session timers of all members (``GroupMetadataManager.convertToClassicGroup``). Whoever
     wrote its record had the member, and so has a coordinator that loads the log later.
     """
-    phase, session_from_ms = departure.phase, departure.member.session_from_ms or 0
-    downgraded = phase.started_ms is not None and phase.started_ms == phase.began_after_ms <= session_from_ms
+    downgraded_ms, session_from_ms = departure.phase.downgraded_ms, departure.member.session_from_ms or 0
     timeout_ms = session_timeout_ms(departure.member, context) or 0
-    return downgraded and departure.removed_ms < session_from_ms + timeout_ms
+    if downgraded_ms is None or downgraded_ms > session_from_ms:
+        return False
+    return departure.removed_ms < session_from_ms + timeout_ms
 
 
 def inherits_the_lead(replica: GroupReplica, event: JoinAnswered, old: Member, context: JudgementContext) -> bool:

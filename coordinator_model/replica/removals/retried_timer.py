@@ -5,9 +5,11 @@ a timer that has removed a member removes it again by the same rule, even if it 
 """
 
 from collections.abc import Iterable
+from itertools import pairwise
 
 from coordinator_model.client import who
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.leaves import CUT_MS
 from coordinator_model.replica.removals.removal import RETRIED_MS
@@ -30,12 +32,46 @@ def may_be_any(replica: GroupReplica, departure: Departure, context: JudgementCo
     That may be a timer of the member itself, from before it was heard again, from before it left and came back, or from
     before its group changed its type. It may also be a timer of the former member.
     """
+    if _was_left_running(departure, context):
+        return True
     member, timeout_ms = departure.member, session_timeout_ms(departure.member, context)
     ran_ms = [seen.at_ms for seen in replica.violations if seen.client == who(member)]
-    lives = [member, *(leave.member for leave in replica.leaves if leave.member.member_id == member.member_id)]
-    heard_ms = [at_ms for m in lives for at_ms in (m.last_heartbeat_ms, m.previous_heartbeat_ms, m.parked_heartbeat_ms)]
-    ran_ms += [at_ms + timeout_ms for at_ms in heard_ms if at_ms is not None and timeout_ms is not None]
+    if timeout_ms is not None:
+        ran_ms += _session_ends_ms(member, timeout_ms) + _former_ends_ms(replica, member, timeout_ms)
     return _is_tried_again(replica, departure, ran_ms)
+
+
+def _was_left_running(departure: Departure, context: JudgementContext) -> bool:
+    """Tell whether the removal is a retry of a session timer that a downgrade left running.
+
+    When that timer first ran is not known any more. But the member cannot have left: its heartbeat waited behind the
+    stalled write, and a broker reads no other request on a connection until it has answered.
+    """
+    member, removed_ms, downgraded_ms = departure.member, departure.removed_ms, departure.phase.downgraded_ms
+    if not member.is_classic_among_consumers or downgraded_ms is None or (member.joined_ms or 0) > downgraded_ms:
+        return False
+    last_ms = downgraded_ms + (session_timeout_ms(member, context) or 0) + RETRIED_MS
+    waits_ms = removed_ms - (member.parked_heartbeat_ms or 0)
+    return downgraded_ms + RETRY_MS <= removed_ms <= last_ms and 0 < waits_ms < STALL_MS
+
+
+def _session_ends_ms(member: Member, timeout_ms: int) -> list[int]:
+    heard_ms = (member.last_heartbeat_ms, member.previous_heartbeat_ms, member.parked_heartbeat_ms)
+    return [at_ms + timeout_ms for at_ms in heard_ms if at_ms is not None]
+
+
+def _former_ends_ms(replica: GroupReplica, member: Member, timeout_ms: int) -> list[int]:
+    """Return when sessions ended from before the member left and came back.
+
+    A leave that makes the group classic leaves the timer running. As the member comes back, a new timer replaces it.
+    """
+    lives = [*(leave.member for leave in replica.leaves if leave.member.member_id == member.member_id), member]
+    return [
+        end_ms
+        for life, next_life in pairwise(lives)
+        for end_ms in _session_ends_ms(life, timeout_ms)
+        if next_life.joined_ms is None or end_ms <= next_life.joined_ms
+    ]
 
 
 def is_of_a_rebalance(replica: GroupReplica, departure: Departure) -> bool:

@@ -22,10 +22,10 @@ from coordinator_model.replica.session_timer import (
     TIMER_EARLY_MS,
     JudgementContext,
     blamed_reset,
-    gone_by_ms,
     lines_lost,
     removal_deadline_ms,
     session_timeout_ms,
+    surely_gone_ms,
     unheard_since,
     when_awake_ms,
 )
@@ -65,8 +65,7 @@ def session_ended(case: Case, *, timed_out: bool) -> SessionExpired | Unexplaine
         restarted_ms = restarted_end_ms(case.departure, case.together, case.replica.leaves)
     if restarted_ms is not None and case.together.once(had_restarted):
         end_ms = restarted_ms
-    gone_ms = min(gone_by_ms(member, context) or removed_ms, removed_ms)
-    if gone_ms < end_ms - (TIMER_EARLY_MS if member.in_kip848_group else grace_ms):
+    if surely_gone_ms(case.departure, context) < end_ms - (TIMER_EARLY_MS if member.in_kip848_group else grace_ms):
         return _unseen(case)  # a leave or a move of the coordinator was not seen
     if member.in_kip848_group and case.session_reset is None and removed_ms > end_ms + grace_ms:
         if removed_ms - end_ms > (session_timeout_ms(member, context) or 0) // UNSEEN_DIVISOR:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.removals.ended_phase import note_starter_timeout
+from coordinator_model.replica.removals.ended_phase import ROUNDED_MS, note_starter_timeout
 from coordinator_model.replica.removals.phases import EndedPhase
 from coordinator_model.replica.session_timer import JudgementContext, Span, deadlines
 
@@ -29,9 +29,21 @@ def may_precede(reset: TimerReset, departure: Departure) -> bool:
     A move of the coordinator away from the broker whose answer or whose record showed the removal cannot.
     """
     shown_by = departure.answered_by or departure.phase.written_by
-    moved_away = reset.is_move and shown_by not in ("", reset.broker)
+    moved_away = reset.is_move and (shown_by not in ("", reset.broker) or _is_of_the_predecessor(departure, reset))
     low_ms = reset.low_ms if reset.since_ms is None else reset.since_ms
     return low_ms <= departure.removed_ms and not moved_away
+
+
+def _is_of_the_predecessor(departure: Departure, move: TimerReset) -> bool:
+    """Tell whether the removal in a KIP-848 group is newer than an answer 25 of the broker that has taken over.
+
+    That broker would have written it by then. So its predecessor did, whose clock is ahead.
+    """
+    unknown_ms = departure.member.unknown_ms
+    if unknown_ms is None or move.high_ms is None or not departure.member.in_kip848_group:
+        return False
+    by_the_next = move.word_ms < unknown_ms and move.high_ms <= unknown_ms
+    return by_the_next and unknown_ms < departure.removed_ms - ROUNDED_MS
 
 
 class Spans:

@@ -188,6 +188,28 @@ def coordinator_may_have_died_before_its_line(inference: Inference) -> bool:
     return any(r.word_ms <= removed_ms <= r.low_ms for r in blamed)
 
 
+def may_not_have_moved(inference: Inference) -> bool:
+    """Tell whether what looks like a move of the coordinator, since the member was heard, may be none.
+
+    Then the answers of the former coordinator, which were left out, were those of the coordinator.
+    """
+    resets = unheard_since(inference.member, inference.context.timer_resets)
+    return any(reset.is_move and not reset.sure for reset in resets)
+
+
+def may_have_expired_in_a_hole(inference: Inference) -> bool:
+    """Tell whether a member that seems to have missed a rebalance had expired before, unless the coordinator paused.
+
+    Nobody probed it then, so perhaps nobody asked it anything.
+    """
+    departure, context = inference.departure, inference.context
+    sure = [reset for reset in context.timer_resets if reset.sure]
+    if isinstance(inference.timeout, SessionExpired) or len(sure) == len(context.timer_resets):
+        return False
+    end_ms = latest_deadline_ms(departure, context._replace(timer_resets=sure))
+    return end_ms is not None and end_ms < inference.timeout.deadline_ms - context.thresholds.grace_ms
+
+
 def may_have_waited_unseen(inference: Inference) -> bool:
     """Tell whether a classic member may have been silent because it waited in a join phase of which no line was seen.
 
@@ -210,6 +232,8 @@ DOUBTS: tuple[Callable[[Inference], bool], ...] = (
     expired_while_group_was_stable,
     may_have_left_unseen,
     coordinator_may_have_died_before_its_line,
+    may_not_have_moved,
+    may_have_expired_in_a_hole,
     may_have_waited_unseen,
 )
 """One of them is enough, so their order decides nothing; those that cost least come first."""

@@ -120,6 +120,6 @@ def _held(member: Mapping[str, Any], facts: GroupFacts) -> Held:
     if facts.type == GroupType.STREAMS:
         return ()
     return tuple(
-        (topic["topic"], tuple(number for number in topic["partitions"] if 0 <= number <= MAX_PARTITION))
+        (topic["topic"], tuple([number for number in topic["partitions"] if 0 <= number <= MAX_PARTITION]))
         for topic in member["assignment"]
     )

@@ -7,7 +7,7 @@ compares this module with it (`tests/streaming/run/test_plain_groups.py`).
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import compress
+from itertools import compress, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,13 +25,14 @@ from coordinator_model.rules.partition_stalled import PARTITION_STALLED
 from coordinator_model.states import GroupState, GroupType
 from coordinator_model.thresholds import Thresholds
 from streaming.run.lag.partition_facts import Partitions
-from streaming.run.lag.slot_index import Int64s
+from streaming.run.lag.slot_index import Int32s, Int64s
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 Answer = tuple[dict[str, Any], GroupReport]
-MOST = 2**52
-"""Sums of larger offsets might overflow."""
+MOST = 2**50
+"""The sum of `MAX_ROWS` larger offsets might overflow."""
 _COLUMN = np.arange(WINDOW)
+_NUMBERS = tuple(map(str, range(MAX_ROWS)))
 _OK, _UNKNOWN, _STARVED, _PAUSED = Status.OK.value, Status.UNKNOWN.value, Note.STARVED.value, Note.PAUSED.value
 
 
@@ -56,7 +57,7 @@ def plain_answers(found: Partitions, questions: Sequence[Question]) -> Iterator[
         if listed is None or not is_plain or len({owner.member_id for owner in owners}) < len(owners):
             yield None
         else:
-            yield _PlainGroup(listed, question, owners, *found.bounds[number : number + 2].tolist()).answer()
+            yield _PlainGroup(listed, question, owners, number).answer()
 
 
 class _Rows:
@@ -187,6 +188,18 @@ class _Rows:
         paused: Flags = self.is_behind & ~self.is_starved & (self.commits > intervals) & same
         return paused
 
+    @property
+    def is_waiting(self) -> Flags:
+        """Whether messages wait for an owner that is not known to be alive."""
+        waiting: Flags = self.is_behind & self.is_starved & self.is_owned
+        return waiting
+
+    @property
+    def may_grow(self) -> Flags:
+        """Whether messages wait, and are not known to have been read at some commit in the window."""
+        growing: Flags = self.is_behind & ~self.had_no_lag
+        return growing
+
     # ------------------------------------------------------------------ ids of topics
 
     @cached_property
@@ -212,71 +225,111 @@ class _Rows:
             ids.append(None if told and asked and told != asked else told or asked or "")
         return ids
 
-    def topic_ids(self) -> list[str]:
-        """Return the id of each row's topic; empty if it is not known."""
-        ids = [text or "" for text in self._ids]
-        return [ids[number] for number in self._id_numbers.tolist()]
+    def topics(self) -> tuple[list[list[Any]], list[int]]:
+        """Return for each group its topics, each with its id, if it is known, and its number of rows.
+
+        They are in one list; the second one says where those of each group begin, and where the last ones end.
+        """
+        topics, at = self.columns.topics, np.arange(len(self.columns.topics))
+        is_first = np.ones(len(at), np.bool_)
+        is_first[1:] = (np.diff(topics) != 0) | (np.diff(self.found.of_group) != 0)
+        firsts = np.flatnonzero(is_first)
+        has_id = np.array([bool(text) for text in self._ids], np.bool_)[self._id_numbers]
+        with_id = np.minimum.reduceat(np.where(has_id, at, len(at)), firsts)  # the first row that has one
+        with_id = np.where(with_id < len(at), with_id, firsts)
+        ids = [self._ids[number] or None for number in self._id_numbers[with_id].tolist()]
+        sizes = np.diff(firsts, append=len(at)).tolist()
+        names = [self.found.table.topics[number] for number in topics[firsts].tolist()]
+        listed = [list(row) for row in zip(names, ids, sizes, strict=True)]
+        return listed, np.searchsorted(firsts, self.found.bounds).tolist()
 
 
 class _Lists:
-    """The rows as lists; each group takes a slice of them."""
+    """The rows as lists, one of each column for each group.
+
+    Some columns are only summed up. Those that few groups need stay columns: `of` makes the list of a group.
+    """
 
     def __init__(self, rows: _Rows) -> None:
-        columns, table = rows.columns, rows.found.table
-        self.now_ms, self.metadata = rows.now_ms, table.metadata
-        self.slots = columns.slots.tolist()
-        self.topic, self.topic_id = [table.topics[number] for number in columns.topics.tolist()], rows.topic_ids()
-        self.partition, self.committed = columns.partitions.tolist(), rows.committed.tolist()
-        self.committed_ms, self.starts = rows.committed_ms.tolist(), columns.starts.tolist()
-        self.ends = columns.ends.tolist()
-        self.lag, self.asked_ms = rows.lag.tolist(), columns.asked_ms.tolist()
-        waits_ms = columns.waits_since_ms.tolist()
-        pairs = zip(self.lag, waits_ms, strict=True)
-        self.lag_ms = [0 if not lag else max(0, rows.now_ms - at_ms) if at_ms else None for lag, at_ms in pairs]
-        self.is_waiting = (rows.is_behind & rows.is_starved & rows.is_owned).tolist()
-        is_starved, is_paused = (rows.is_behind & rows.is_starved).tolist(), rows.is_paused.tolist()
-        flags = zip(is_starved, is_paused, strict=True)
-        self.note = [_STARVED if starved else _PAUSED if paused else None for starved, paused in flags]
-        self.may_grow = (rows.is_behind & ~rows.had_no_lag).tolist()
-        is_ok = (~rows.is_behind | (rows.had_no_lag & ~rows.is_of_unknown_age)).tolist()
-        self.status = [_OK if ok else _UNKNOWN for ok in is_ok]
-        self.rate = _rates(rows)
+        found, columns, table = rows.found, rows.columns, rows.found.table
+        self.now_ms, self.metadata, self._bounds = rows.now_ms, table.metadata, found.bounds.tolist()
+        self.slots, self.is_waiting, self.may_grow = columns.slots, rows.is_waiting, rows.may_grow
+        self.partition, self.committed = self._split(columns.partitions), self._split(rows.committed)
+        self.committed_ms, self.starts = self._split(rows.committed_ms), self._split(columns.starts)
+        self.ends, self.lag = self._split(columns.ends), self._split(rows.lag)
+        waits_ms = columns.waits_since_ms
+        lag_ms = np.where(rows.is_behind, np.maximum(rows.now_ms - waits_ms, 0), 0)
+        self.lag_ms = self._split(_or_none(lag_ms, ~rows.is_behind | (waits_ms != 0)))
+        notes = _chosen(None, _PAUSED, rows.is_paused)
+        notes[rows.is_behind & rows.is_starved] = _STARVED
+        is_ok = ~rows.is_behind | (rows.had_no_lag & ~rows.is_of_unknown_age)
+        self.note, self.status = self._split(notes), self._split(_chosen(_UNKNOWN, _OK, is_ok))
+        self.rate = self._split(_rates(rows))
         owner, since_ms = table.owner[columns.slots], table.since_ms[columns.slots]
-        self.owner = np.where(rows.is_owned, owner, -1).tolist()
-        owned = zip(rows.is_owned.tolist(), since_ms.tolist(), strict=True)
-        self.owned_since_ms = [at_ms if is_owned else None for is_owned, at_ms in owned]
-        epochs = table.leader_epoch[columns.slots].tolist()
-        self.leader_epoch = [epoch if epoch >= 0 else None for epoch in epochs]
+        self.owner = self._split(np.where(rows.is_owned, owner, -1))
+        self.owned_since_ms = self._split(_or_none(since_ms, rows.is_owned))
+        epochs = table.leader_epoch[columns.slots]
+        self.leader_epoch = self._split(_or_none(epochs, epochs >= 0))
+        topics, places = rows.topics()
+        self.topics = [topics[start:end] for start, end in pairwise(places)]
+        self.total, self.owned = self._sums(rows.lag), self._sums(np.where(rows.is_owned, rows.lag, 0))
+        self.is_owned, self.is_ok = self._sums(rows.is_owned), self._sums(is_ok)
+        asked_ms = np.zeros(len(found.groups), np.int64)
+        np.maximum.at(asked_ms, found.of_group, columns.asked_ms)
+        self.asked_ms = asked_ms.tolist()
+
+    def _split(self, column: Any) -> list[list[Any]]:
+        """Return a list for each group."""
+        values = column.tolist()
+        return [values[start:end] for start, end in pairwise(self._bounds)]
+
+    def of(self, number: int, column: Any) -> list[Any]:
+        """Return the rows of one group."""
+        values: list[Any] = column[self._bounds[number] : self._bounds[number + 1]].tolist()
+        return values
+
+    def _sums(self, column: Any) -> list[int]:
+        """Return the sum of each group; those of several groups may overflow, but not their differences."""
+        sums: list[int] = np.diff(np.append(0, np.cumsum(column, dtype=np.int64))[self._bounds]).tolist()
+        return sums
 
 
-def _rates(rows: _Rows) -> list[float | None]:
+def _or_none(values: Int64s | Int32s, is_known: Flags) -> Any:
+    """Return as objects the values that are known, else None."""
+    made = values.astype(object)
+    made[~is_known] = None
+    return made
+
+
+def _chosen(otherwise: str | None, name: str, flags: Flags) -> Any:
+    """Return as objects the name where a flag is set, else the other one."""
+    return np.array([otherwise, name], object)[flags.astype(np.intp)]
+
+
+def _rates(rows: _Rows) -> Any:
     """Return what `rate_of` returns for each row; Python's `round` is used, because numpy rounds differently."""
     spans = np.maximum(rows.now_ms, rows.committed_ms) - rows.first_ms
     is_known = (rows.commits > 1) & (spans > 0) & (rows.committed >= rows.first_offsets)
-    numbers = zip(*(of.tolist() for of in (is_known, rows.committed, rows.first_offsets, spans)), strict=True)
-    return [round((last - first) * 1_000 / span, 3) if known else None for known, last, first, span in numbers]
+    numbers = zip(*(of[is_known].tolist() for of in (rows.committed, rows.first_offsets, spans)), strict=True)
+    rates = np.full(len(spans), None, object)
+    rates[is_known] = [round((last - first) * 1_000 / span, 3) for last, first, span in numbers]
+    return rates
 
 
 class _PlainGroup:
-    """One plain group; its rows are those from `start` to `end`."""
+    """One plain group, by its number among the groups."""
 
-    def __init__(self, lists: _Lists, question: Question, owners: Sequence[Owner], start: int, end: int) -> None:
-        self._lists, self._question, self._owners = lists, question, owners
-        self._start, self._end = start, end
-        self._lag, self._owner = self._slice("lag"), self._slice("owner")
-        total = sum(self._lag)
-        owned = [lag for lag, owner in zip(self._lag, self._owner, strict=True) if owner >= 0]
+    def __init__(self, lists: _Lists, question: Question, owners: Sequence[Owner], number: int) -> None:
+        self._lists, self._question, self._owners, self._number = lists, question, owners, number
+        self._owner, total = lists.owner[number], lists.total[number]
         before = [(at_ms, lag) for at_ms, lag in question.history if at_ms < lists.now_ms]
         instant = Instant(question.facts, lists.now_ms, question.thresholds)
-        self._context = LagContext(instant, (), {}, total, sum(owned) if owned else total, before)
-
-    def _slice(self, name: str) -> list[Any]:
-        of_all: list[Any] = getattr(self._lists, name)
-        return of_all[self._start : self._end]
+        read = lists.owned[number] if lists.is_owned[number] else total
+        self._context = LagContext(instant, (), {}, total, read, before)
 
     def answer(self) -> Answer:
         """Return the group's `partitions` output, and its report."""
-        facts, status = self._question.facts, self._slice("status")
+        facts = self._question.facts
         shown = {
             "kind": "partitions",
             "cluster": facts.cluster,
@@ -284,56 +337,55 @@ class _PlainGroup:
             "group": facts.group,
             "at_ms": self._lists.now_ms,
             "lag": self._context.total,
-            "status": Status.OK if _OK in status else Status.UNKNOWN,
+            "status": Status.OK if self._lists.is_ok[self._number] else Status.UNKNOWN,
             "complete": True,
-            "columns": self._columns(status),
+            "columns": self._columns(),
         }
         return shown, self._report()
 
-    def _columns(self, status: list[str]) -> dict[str, Any]:
-        metadata = self._lists.metadata
-        texts = enumerate(map(metadata.get, self._slice("slots")) if metadata else ())
+    def _columns(self) -> dict[str, Any]:
+        lists, number = self._lists, self._number
         return {
-            "topics": self._topics(),
-            "partition": self._slice("partition"),
-            "committed_offset": self._slice("committed"),
-            "committed_ms": self._slice("committed_ms"),
-            "start_offset": self._slice("starts"),
-            "end_offset": self._slice("ends"),
-            "lag": self._lag,
-            "lag_ms": self._slice("lag_ms"),
-            "status": status,
-            "rate": self._slice("rate"),
-            "owned_since_ms": self._slice("owned_since_ms"),
-            "leader_epoch": self._slice("leader_epoch"),
+            "topics": lists.topics[number],
+            "partition": lists.partition[number],
+            "committed_offset": lists.committed[number],
+            "committed_ms": lists.committed_ms[number],
+            "start_offset": lists.starts[number],
+            "end_offset": lists.ends[number],
+            "lag": lists.lag[number],
+            "lag_ms": lists.lag_ms[number],
+            "status": lists.status[number],
+            "rate": lists.rate[number],
+            "owned_since_ms": lists.owned_since_ms[number],
+            "leader_epoch": lists.leader_epoch[number],
             "note": self._notes(),
-            "metadata": {str(at): text for at, text in texts if text},
-            "asked_ms": max(self._slice("asked_ms")),
+            "metadata": self._metadata(),
+            "asked_ms": lists.asked_ms[number],
             "history": history_of(self._context),
             "commits": self._question.commits,
             **self._owner_columns(),
         }
 
-    def _topics(self) -> list[list[Any]]:
-        topics: list[list[Any]] = []
-        for name, topic_id in zip(self._slice("topic"), self._slice("topic_id"), strict=True):
-            if not topics or topics[-1][0] != name:
-                topics.append([name, None, 0])
-            topics[-1][1] = topics[-1][1] or topic_id or None
-            topics[-1][2] += 1
-        return topics
+    def _metadata(self) -> Mapping[str, str]:
+        known = self._lists.metadata
+        if not known:
+            return {}
+        texts = map(known.get, self._lists.of(self._number, self._lists.slots))
+        return {at: text for at, text in zip(_NUMBERS, texts, strict=False) if text}
 
     def _notes(self) -> Mapping[str, str]:
         is_streams = self._question.facts.type == GroupType.STREAMS
-        notes = enumerate(self._slice("note"))
-        return {str(at): note for at, note in notes if note and not (is_streams and note == _STARVED)}
+        notes = zip(_NUMBERS, self._lists.note[self._number], strict=False)
+        return {at: note for at, note in notes if note and not (is_streams and note == _STARVED)}
 
     def _owner_columns(self) -> dict[str, Any]:
         listed = sorted({*self._owner} - {-1}, key=lambda number: self._key(self._owners[number]))
-        index = {number: at for at, number in enumerate(listed)}
+        index: list[int | None] = [None] * (len(self._owners) + 1)  # the last one is that of -1
+        for at, number in enumerate(listed):
+            index[number] = at
         owners = [self._owners[number] for number in listed]
         return {
-            "owner": [index.get(number) for number in self._owner],
+            "owner": [index[number] for number in self._owner],
             "owners": [[o.member_id, o.instance_id, o.client_id, o.client_host, o.generation] for o in owners],
         }
 
@@ -355,16 +407,19 @@ class _PlainGroup:
             owners=self._at_work() if known and not self._context.instant.is_simple else None,
         )
 
+    def _topic_of_rows(self) -> list[str]:
+        return [name for name, _, size in self._lists.topics[self._number] for _ in range(size)]
+
     def may_be_stalled(self) -> Iterator[tuple[str, str, int]]:
         """Yield the same as `partition_stalled.pending`."""
-        is_waiting, rule = self._slice("is_waiting"), PARTITION_STALLED.id
+        is_waiting, rule = self._lists.of(self._number, self._lists.is_waiting), PARTITION_STALLED.id
         if True not in is_waiting:
             return
         names = [owner.instance_id or owner.member_id for owner in self._owners] + [self._question.facts.group]
         of_rows = [names[owner] for owner in self._owner]
-        committed_ms = self._slice("committed_ms")
+        committed_ms = self._lists.committed_ms[self._number]
         newest_ms = dict(sorted(zip(of_rows, committed_ms, strict=True)))  # the last one of each name is the newest
-        places = zip(self._slice("topic"), self._slice("partition"), committed_ms, strict=True)
+        places = zip(self._topic_of_rows(), self._lists.partition[self._number], committed_ms, strict=True)
         for topic, partition, at_ms in compress(places, is_waiting):
             yield rule, f"{topic}-{partition}", at_ms
         for name in sorted({*compress(of_rows, is_waiting)}):
@@ -372,15 +427,16 @@ class _PlainGroup:
 
     def may_grow(self) -> Iterator[tuple[str, str, int]]:
         """Yield the same as `lag_growing.pending`."""
-        flags = self._slice("may_grow")
+        flags = self._lists.of(self._number, self._lists.may_grow)
         if any(flags) and may_grow(self._context):
-            topics = dict.fromkeys(name for name, flag in zip(self._slice("topic"), flags, strict=True) if flag)
+            topics = dict.fromkeys(compress(self._topic_of_rows(), flags))
             yield from ((LAG_GROWING.id, topic, 0) for topic in topics)
 
     def may_be_lost(self) -> Iterator[tuple[str, str, int]]:
         """Yield the same as `offsets_lost.pending`: the log of a plain partition holds the committed offset."""
-        first_ms: dict[str, int] = {}
-        for topic, lag, at_ms in zip(self._slice("topic"), self._lag, self._slice("committed_ms"), strict=True):
+        lists, number, first_ms = self._lists, self._number, dict[str, int]()
+        rows = zip(self._topic_of_rows(), lists.lag[number], lists.committed_ms[number], strict=True)
+        for topic, lag, at_ms in rows:
             if lag:
                 first_ms[topic] = min(at_ms, first_ms.get(topic, at_ms))
         yield from ((OFFSETS_LOST.id, topic, at_ms) for topic, at_ms in first_ms.items())

@@ -75,10 +75,10 @@ class Alertmanager:
 def alert(payload: Payload, now_ms: int) -> dict[str, Any]:
     """Return an incident as Alertmanager's alert object."""
     incident = payload["incident"]
-    started_ms = payload["opened_ms"]
+    started_ms = min(payload["opened_ms"], now_ms)  # a broker's clock may be ahead of ours
     if payload["closed_ms"] is None:
         ends_ms = now_ms + EXPIRE_MS
-    else:  # Alertmanager refuses an end before the start; one in the future (clocks differ) would keep the alert firing
+    else:  # Alertmanager refuses an end before the start; one in the future would keep the alert firing
         ends_ms = max(started_ms + 1, min(payload["closed_ms"], now_ms))
     labels = {
         **payload["labels"],

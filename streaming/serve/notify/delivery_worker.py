@@ -9,7 +9,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from tenacity import RetryCallState, Retrying, wait_random_exponential
 
 from streaming.serve.leader import Leader
-from streaming.serve.notify.base import LONGEST_PAUSE_MS, Answer, Delivered, Receiver, Rejected, Retry
+from streaming.serve.notify.base import LONGEST_PAUSE_MS, Answer, Delivered, Payload, Receiver, Rejected, Retry
 from streaming.serve.notify.message import MessageEnricher
 from streaming.store import Store
 from streaming.store.outbox import Delivery
@@ -120,15 +120,23 @@ class DeliveryWorker(threading.Thread):
         if not self._receiver.forgets or now_ms < self._remind_ms:
             return
         self._remind_ms = now_ms + REMIND_MS
-        firing = self._store.read.firing(self._receiver.severities)
-        for start in range(0, len(firing), self._receiver.messages_at_once):
-            if not self._may_send():
+        firing, at_once = self._store.read.firing(self._receiver.severities), self._receiver.messages_at_once
+        for start in range(0, len(firing), at_once):
+            if not self._may_send() or not self._remind(firing[start : start + at_once]):
                 return
-            portion = firing[start : start + self._receiver.messages_at_once]
-            answer = self._send([json.dumps(payload) for payload in portion])
-            if isinstance(answer, Retry | Rejected):
-                self._log.warning("reminder not delivered", reason=answer.reason)
-                return
+
+    def _remind(self, payloads: Sequence[Payload]) -> bool:
+        """Send open incidents again in one request; return False if the receiver cannot accept any now."""
+        match self._send([json.dumps(payload) for payload in payloads]):
+            case Retry(reason):
+                self._log.warning("reminder not delivered", reason=reason)
+                return False
+            case Rejected() if len(payloads) > 1:  # send each alone: one may be bad, the others not
+                return all(self._may_send() and self._remind([payload]) for payload in payloads)
+            case Rejected(reason):
+                incident_id = payloads[0]["incident"]["incident_id"]
+                self._log.warning("reminder rejected", reason=reason, incident_id=incident_id)
+        return True
 
 
 def portions(due: Sequence[Delivery], messages_at_once: int) -> Iterator[Sequence[Delivery]]:

@@ -14,6 +14,7 @@ from coordinator_model.brokers.former_coordinators import (
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.thresholds import Thresholds
+from tests.support.records import key
 from tests.support.story import T0, Who, stable
 
 LIMITS = Thresholds()
@@ -173,6 +174,45 @@ def test_a_removal_that_nothing_explains_is_told_once_a_move_does():
 def test_a_removal_without_a_move_stays_unexplained():
     told = stable("m1").beats("m1", 1_000, 13_000).record(12_000, 2).play(60_000)
     assert told.accusations == []
+
+
+def blind(announced=False):
+    """broker-1 begins a join phase at 10 s. broker-2, which loads the group at 11 s, answers even a stranger with 0."""
+    story = stable("m1", "m2")
+    story.brokers["broker-2"] = 0
+    story.beats("m1", 1_000, 9_000).beats("m2", 1_000, 9_000).beat(10_000, "m1", error=27)
+    if announced:
+        story.join(10_500, "m1", 2, listed=["m1", "m2", "m3"]).join(10_500, "m2", 2).join(10_500, "m3", 2, asked="")
+    return story.beat(11_000, "m9", broker="broker-2")
+
+
+def refused(story):
+    """Let broker-2 refuse a JoinGroup while it is loading."""
+    return story.join(11_500, "m2", 2, error=14, broker="broker-2")
+
+
+def newcomer(story):
+    """Let broker-2 give an id to a newcomer: only a coordinator that has loaded the group does that."""
+    return story.join(12_000, "m4", -1, error=79, asked="", broker="broker-2")
+
+
+# what broker-2 does after its blind 0
+LOADS = {
+    "nothing": blind(),
+    "nothing, a generation was announced": blind(announced=True),
+    "it refuses": refused(blind(announced=True)),
+    "it answers": newcomer(blind()),
+    "it answers, a generation was announced": newcomer(blind(announced=True)),
+    "it refuses and then answers": newcomer(refused(blind(announced=True))),
+    "it writes a record of another group": blind(announced=True).write(12_500, key(2, "other"), None),
+}
+
+
+@pytest.mark.parametrize("name", LOADS)
+def test_a_coordinator_that_answered_while_it_was_loading_has_only_what_its_log_has(name):
+    group = LOADS[name].play(13_000).group
+    assert (group["state"], group["generation"]) == ("Stable", 1)
+    assert sorted(member["member_id"] for member in group["members"]) == ["m1", "m2"]
 
 
 def again(joined_ms=14_000, generation=2, synced=("broker-1", 2), instance=None, leader="m1"):

@@ -4,6 +4,7 @@ import pytest
 
 from coordinator_model.brokers.coordinator_check import Proof
 from coordinator_model.brokers.listeners import TURN_MS, TURNS, is_address
+from coordinator_model.brokers.one_clock import PROBE_DUE_MS
 from coordinator_model.capture_replay import replay_rows
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.decode.source_row import TELEMETRY
@@ -44,6 +45,63 @@ def test_two_addresses_that_take_turns_as_the_coordinator_are_one_broker(name):
     assert (made.coordinator, bool(made.listeners.names)) == (coordinator, one)
     moves = [r for r in made.timer_resets if r.cause is Cause.COORDINATOR_MOVED]
     assert bool(moves) != one
+
+
+FAR = "10.0.0.3:9092"
+LATER_MS = 1_000 + PROBE_DUE_MS
+# which addresses are probed, first the coordinator's and then the other; both -> whether they are one broker
+PROBED = {
+    "the coordinator's": ((A, B), [A], LATER_MS, {B: A}),
+    "the other one": ((A, B), [B], LATER_MS, {A: B}),
+    "both": ((A, B), [A, B], LATER_MS, {}),
+    "none": ((A, B), [], LATER_MS, {}),
+    "the coordinator's, but the other one's may follow": ((A, B), [A], LATER_MS - 1, {}),
+    "the coordinator's, on another host": ((A, FAR), [A], LATER_MS, {}),
+    "the coordinator's, which has a key": (("broker-1", A), ["broker-1"], LATER_MS, {}),
+}
+
+
+@pytest.mark.parametrize("name", PROBED)
+def test_an_unprobed_address_on_a_probed_brokers_host_is_its_listener(name):
+    (here, other), probed, at_ms, names = PROBED[name]
+    made = clock((here, 900, YES))
+    for broker in probed:
+        made.probed(broker, 1, 1_000, 900, Thresholds(), "p")
+    made.join_listener(other, at_ms)
+    assert made.listeners.names == names
+    assert made.coordinator == names.get(here, here)
+
+
+def test_an_address_that_is_known_to_be_a_listener_delays_nobody():
+    made = clock((A, 900, YES))
+    made.probed(A, 1, 1_000, 900, Thresholds(), "p")
+    made.read(A, "t/0", 9_000)
+    made.read(B, "t/0", 5_000)
+    assert made.watermark_ms(HOLD_MS) == 5_000
+    made.join_listener(B, 9_000)
+    assert made.watermark_ms(HOLD_MS) == 9_000
+
+
+# what is answered, and which brokers are probed -> whether the last move is surely one
+MOVES = {
+    "two addresses": (turns(A, C), [], False),
+    "two addresses, and only one is probed": (turns(A, C), [C], False),
+    "two addresses that are probed": (turns(A, C), [A, C], True),
+    "the first one has refused": ([*turns(A), (A, 2_000, NO), *turns(C, start_ms=3_000)], [], True),
+    "keys": (turns("broker-1", "broker-2"), [], True),
+}
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_no_broker_is_blamed_for_a_move_that_may_be_to_its_other_listener(name):
+    steps, probed, sure = MOVES[name]
+    made = clock()
+    for broker in probed:
+        made.probed(broker, 1, 500, 500, Thresholds(), "p")
+    for broker, at_ms, proof in steps:
+        made.answered(broker, proof, at_ms, Thresholds())
+    assert (made.timer_resets[-1].cause, made.timer_resets[-1].sure) == (Cause.COORDINATOR_MOVED, sure)
+    assert (made.timer_resets[-1].blamed_cause is None) != sure
 
 
 def test_the_one_that_is_probed_names_the_broker():

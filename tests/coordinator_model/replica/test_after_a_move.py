@@ -81,6 +81,28 @@ def test_a_deposed_coordinators_25_does_not_contradict_a_removal_by_the_next():
     assert told.opened("member-removed") == []
 
 
+# when c2 begins to revoke and is heard last, by the clock of broker-1, which is 2 s ahead -> rule and cause
+BY_A_CLOCK_AHEAD = {
+    "it did not revoke for 10 s": (5_000, 14_000, ("rebalance-timeout", "rebalance-timeout")),
+    "its session ended": (None, 9_000, ("session-expired", "session-timeout")),
+}
+
+
+@pytest.mark.parametrize("name", BY_A_CLOCK_AHEAD)
+def test_the_predecessor_whose_clock_is_ahead_removed_whom_the_next_does_not_know(name):
+    """broker-1 removes c2 at 15,000. broker-2 has loaded the log since, and answers 25 at 13,600 by its own clock."""
+    revokes_ms, heard_ms, (rule, cause) = BY_A_CLOCK_AHEAD[name]
+    story = two_brokers(consumers("c1", "c2", poll_ms=10_000)).hellos("c1", 1_000, 14_500, 2)
+    story.hellos("c2", 1_000, heard_ms, 2).hello(13_600, "c2", 2, 2, error=25, broker="broker-2")
+    if revokes_ms is not None:
+        story.current(revokes_ms, "c2", 2, state=1)
+    for at_ms in range(13_700, 30_000, 1_000):
+        story.hello(at_ms, "c1", 2, 2, broker="broker-2")
+    told = story.gone(15_000, "c2").epoch(15_000, 3).play(30_000, **SESSION)
+    assert told.accusations == [(rule, "c2")]
+    assert told.facts(rule, "deadline_ms", "cause") == [(15_000, cause)]
+
+
 def test_a_static_member_replaced_just_after_its_session_may_have_ended_is_unknown():
     """Nobody asks who leads: the next coordinator may have loaded the group a moment before it was heard."""
     story = two_brokers(stable("m1", OLD)).beats("m1", 1_000, 4_000).beats("old", 1_000, 4_000)
@@ -109,6 +131,17 @@ def test_a_session_whose_end_cut_off_the_others_sync_is_told_at_once():
         story.sync(11_000, "m1", 2, error=27, parked_ms=5_900)
         told = story.beats("m1", 11_500, 14_000, 2, error=27).play(14_000)
         assert told.facts("session-expired", "subject", "deadline_ms") == [(subject, 11_000)]
+
+
+@pytest.mark.parametrize(("others", "accused"), [([], [("session-expired", "m2")]), (["m4"], [])])
+def test_which_of_two_began_a_phase_is_unknown_where_no_heartbeat_is_seen(others, accused):
+    """As above, but the request log has no heartbeats: one of those that were due at that instant may be alive."""
+    listed = ["m1", "m2", *others]
+    story = stable(*listed).join(4_400, "m3", -1, error=79, asked="")
+    story.join(5_000, "m1", 2, listed=listed)
+    for member in ("m2", *others):
+        story.join(5_000, member, 2)
+    assert story.sync(11_000, "m1", 2, error=27, parked_ms=5_900).play(14_000).accusations == accused
 
 
 @pytest.mark.parametrize("others", [[], ["m3"]])
@@ -323,6 +356,24 @@ def test_a_last_leave_counts_though_its_record_is_read_after_a_move():
     story.rows[-1] = (14_600, *story.rows[-1][1:])  # written at 8,500, read at 14,600
     told = story.play(25_000)
     assert (told.group["state"], told.accusations) == ("Empty", [])
+
+
+# the first answer of the next coordinator, which may come while it loads
+FIRST_ANSWERS = {
+    "a heartbeat": lambda story: story.beat(9_000, "m1", 1, broker="broker-2"),
+    "a refusal": lambda story: story.join(9_000, "m2", -1, error=25, asked="m2", broker="broker-2"),
+}
+
+
+@pytest.mark.parametrize("name", FIRST_ANSWERS)
+def test_who_takes_over_reverts_to_its_log_whatever_it_answers_first(name):
+    """broker-1 announced generation 2 as it let m1 expire, and wrote nothing. No metadata is asked for."""
+    story = two_brokers(stable("m1")).beats("m1", 1_000, 2_000)
+    story.join(8_100, "m2", 2, listed=["m2"], asked="", parked_ms=5)
+    assert set(story.play(8_500).members) == {"m2"}
+    group = FIRST_ANSWERS[name](story).play(10_000).group
+    assert (group["state"], group["generation"]) == ("Stable", 1)
+    assert [member["member_id"] for member in group["members"]] == ["m1"]
 
 
 def test_a_blind_0_to_a_generation_that_was_never_stored_shows_no_lost_line():

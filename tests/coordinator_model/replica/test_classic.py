@@ -253,6 +253,24 @@ def test_a_sync_that_waits_as_its_coordinator_wakes_starts_the_session_anew():
     assert told.facts("session-expired", "subject", "deadline_ms") == [("m1", 15_000), ("m2", 21_000)]
 
 
+# what ends the wait of m2's SyncGroup -> the answer to the leader's
+WAITS_ON = {"the assignment is stored": 0, "the assignment is not stored": 15, "the next join phase begins": 27}
+
+
+@pytest.mark.parametrize("name", WAITS_ON)
+def test_a_sync_answered_15_behind_a_stalled_write_waits_on_with_the_leaders(name):
+    """m2's SyncGroup of 5,020 is answered 15 at 10,020. The leader's of 8,005 is answered at 13,005, and m2 is dead."""
+    error = WAITS_ON[name]
+    story = joined_twice(poll_ms=30_000).join(5_000, "m1", 2, listed=["m1", "m2"]).join(5_000, "m2", 2)
+    story.sync(10_020, "m2", 2, error=15, parked_ms=5_000).sync(
+        13_005, "m1", 2, leader=True, error=error, parked_ms=5_000
+    )
+    story.beats("m1", 13_500, 18_500, generation=2, error=27 if error else 0).beat(19_100, "m1", 2, error=27)
+    story.join(19_200, "m1", 3, listed=["m1"]).record(19_240, 3, "m1").sync(19_250, "m1", 3, leader=True)
+    told = story.beats("m1", 20_000, 23_000, generation=3).play(23_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 19_005)]
+
+
 def test_a_leaders_session_starts_with_a_followers_answer():
     """From a live broker's log: the leader's JoinGroup was applied, answered 15, and the phase ended after that."""
     story = joined_twice().join(5_900, "m1", 2, error=15, parked_ms=1_500).join(6_000, "m2", 2, leader="m1")

@@ -373,6 +373,27 @@ def test_a_timer_of_before_a_downgrade_runs_on_in_the_next_group_of_consumers(na
     assert [each for each in ended_by if each[1] <= 65_000] == told
 
 
+# whether m1's heartbeat waits behind a stalled write as m1 is removed -> when its session is said to have ended
+LEFT_RUNNING = {"it waits, so m1 has not left": (True, [("m1", 23_500)]), "m1 may have left": (False, [])}
+
+
+@pytest.mark.parametrize("name", LEFT_RUNNING)
+def test_a_session_timer_that_a_downgrade_left_running_is_tried_again(name):
+    """It ran at 18,000, in a classic group. Its write times out, and it runs again in the next group of consumers."""
+    waits, told = LEFT_RUNNING[name]
+    story = consumers("new").member(200, "m1", classic_session_ms=10_000).current(210, "m1", 2)
+    story.hellos("new", 1_000, 8_000, 2).hello(9_000, "new", -1, -1).beats("m1", 1_000, 8_000, 2)
+    rebalance(downgrade(story, 9_000, 3, "m1"), 10_000, 4, "m1").beats("m1", 11_000, 15_000, 4)
+    story.beat(21_000, "m1", 4, error=15, parked_ms=5_000).deleted(22_000).epoch(22_000, 5).target(22_000, 5)
+    for member, session_ms in (("m1", 10_000), ("next", None)):
+        story.member(22_000, member, classic_session_ms=session_ms).current(22_000, member, 5)
+    if waits:
+        story.beat(26_500, "m1", 4, error=15, parked_ms=5_000)
+    said = play(removed(story, 23_500, 6).hellos("next", 27_000, 30_000, 6), 30_000)
+    assert said.opened("member-removed") == ["m1"]
+    assert said.facts("session-expired", "subject", "deadline_ms") == told
+
+
 def joined_before_a_downgrade(answered_ms=12_000):
     """m1's JoinGroup waits for a write from 7,000 on; the group becomes classic meanwhile."""
     story = consumers("new").member(200, "m1", classic_session_ms=90_000).current(210, "m1", 2)

@@ -149,6 +149,20 @@ def test_a_page_about_a_pause_says_what_is_only_inferred_and_is_refuted_with_it(
     assert told.closed("coordinator-paused") == [("refuted", 30_000)]
 
 
+def test_a_member_that_the_next_coordinator_has_again_refutes_nothing():
+    """The session of m2 ended as broker-1 woke, and no record shows that. broker-2 has loaded m2 from the log."""
+    story = stable("m1", "m2").silent(5_000, 9_000).beats("m1", 1_000, 5_000).beats("m1", 9_050, 14_850)
+    story.beats("m2", 1_000, 5_000).beats("m1", 15_200, 18_200, error=27)
+    story.brokers = {"broker-1": 0, "broker-2": 0}
+    for at_ms in range(19_000, 90_000, 1_000):
+        story.beat(at_ms, "m1", broker="broker-2").beat(at_ms + 1_500, "m2", broker="broker-2")
+    live = Live(story)
+    for at_ms in (18_000, 20_000, 90_000):
+        live.until(at_ms)
+    reasons = {rule: reason for step, rule, _, reason in live.told if step == "closed"}
+    assert (reasons["session-expired"], reasons["coordinator-paused"]) == ("rejoined", "recovered")
+
+
 def test_a_loss_that_is_inferred_first_is_observed_once_the_member_is_gone():
     story = stable("m1", "m2").silent(5_000, 9_000).beats("m1", 1_000, 5_000).beats("m1", 9_050, 20_050)
     rebalance(story.beats("m2", 1_000, 5_000), 21_000, 2, "m1").beats("m1", 22_000, 40_000, generation=2)

@@ -98,6 +98,12 @@ def test_a_young_poll_of_one_that_left_proves_that_it_lives(age_s, found):
     assert told.opened("poll-exceeded") == (["m1"] if found else [])
 
 
+def test_a_push_from_before_the_join_does_not_accuse_who_left_within_an_interval_of_it():
+    """It waited at a broker that paused, while the client polled, joined and was closed."""
+    told = modern("m2", leave_ms=40_500).pushes(41_000, "m1", 63).play(45_000)
+    assert told.opened("poll-exceeded") == []
+
+
 def test_one_that_left_and_pushes_nothing_more_is_not_told():
     assert modern("m2").pushes(55_000, "m1", 54).play(70_000).opened("poll-exceeded") == []
 

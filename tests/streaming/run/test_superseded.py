@@ -7,6 +7,7 @@ import pytest
 from coordinator_model.decode.parse import OFFSETS, parse_row
 from coordinator_model.shard.shard import Shard, ShardSettings
 from streaming.capture.file import open_text, read_rows
+from streaming.run import source
 from streaming.run.commit_columns import SUPERSEDED, CommitColumns
 from streaming.run.packing import Routing
 from streaming.run.partition_rows import partition_rows_of
@@ -69,6 +70,14 @@ def test_the_counts_of_superseded_records_reach_the_metrics(tmp_path):
     payloads = packed(tmp_path, group_rows(T0, T0 + 1), history_from_ms=NEVER_MS)
     counts = [counts for rows in payloads.values() for payload in rows for counts in [payload.get(-2)] if counts]
     assert counts == [{"GroupMetadata:3:superseded": 1, "GroupMetadata:3:decoded": 1}]
+
+
+def test_where_a_task_has_read_enough_to_pack_it_does_not_cut_a_partition(tmp_path, monkeypatch):
+    """Otherwise the newest record of a key before the cut would be parsed, and applied, in vain."""
+    rows = group_rows(T0, T0 + 1, partition=11) + group_rows(T0, T0 + 1, T0 + 2, T0 + 3)
+    whole = packed(tmp_path, rows, history_from_ms=NEVER_MS)
+    monkeypatch.setattr(source, "JOINED_BYTES", 1)
+    assert packed(tmp_path, rows, cut=3, history_from_ms=NEVER_MS) == whole
 
 
 @pytest.mark.parametrize("name", ["chaos-both-sources", "chaos-three-brokers", "java", "static", "frozen-groups"])

@@ -44,11 +44,22 @@ class Reader:
     name: str
     batch_id: int = -1
 
-    def says(self, step: int, *, found: bool, caught_up: bool = True, late_ms: int = 0) -> list[Kind]:
-        """Apply a report about a step of the story; return what receivers are told."""
+    def says(
+        self,
+        step: int,
+        *,
+        found: bool,
+        caught_up: bool = True,
+        late_ms: int = 0,
+        severity: str = "warn",
+        mode: str = "notify",
+    ) -> list[Kind]:
+        """Apply a report about a step of the story; return the steps of the incident."""
         at_ms, self.batch_id = START_MS + step * STEP_MS, self.batch_id + 1
         group = "" if any(each.broker for each in REGISTRY if each.rule.id == self.rule) else "orders"
-        told = [finding(group, cluster=self.cluster, rule=self.rule, at_ms=START_MS)] if found else []
+        told = (
+            [finding(group, cluster=self.cluster, rule=self.rule, severity=severity, at_ms=START_MS)] if found else []
+        )
         outputs = [report(group, *told, at_ms=at_ms, cluster=self.cluster)]
         if group:
             outputs = [report(group, *told, at_ms=at_ms, cluster=self.cluster, view=VIEW)]
@@ -60,7 +71,7 @@ class Reader:
             checkpoint_id=f"{self.cluster}-{self.name}",
             batch_id=self.batch_id,
             outputs=outputs,
-            settings=Settings(cluster=self.cluster),
+            settings=Settings.model_validate({"cluster": self.cluster, "groups": ({"pattern": ".*", "mode": mode},)}),
             caught_up=caught_up,
             now_ms=at_ms + late_ms,
         )

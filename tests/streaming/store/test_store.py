@@ -601,6 +601,15 @@ def test_a_receiver_that_wants_less_now_still_gets_the_end_of_what_it_was_told(s
     assert pending(store, "b") == []
 
 
+def test_a_receiver_that_is_new_or_refused_is_told_of_what_is_open(store, job):
+    job.apply(report("orders", finding()), report("paid", finding("paid", severity="page")))
+    store.outbox.fan_out({"a": ("page",)})
+    store.outbox.failed([message.id for message in store.outbox.due("a", 2**52)], "400", None)
+    assert store.outbox.tell_open({"a": ("page",), "b": ("warn", "page")}) == 3
+    assert [len(pending(store, receiver)) for receiver in ("a", "b")] == [1, 2]
+    assert store.outbox.tell_open({"a": ("page",), "b": ("warn", "page")}) == 0
+
+
 def prune(store, before_ms):
     while store.prune(before_ms):
         pass

@@ -14,7 +14,7 @@ from coordinator_model.replica.removals.phases import JoinPhase, PhaseStart
 from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import SESSION_EXPIRED, Cause, Evidence
 from coordinator_model.thresholds import Thresholds
-from tests.support.story import T0, Who, rebalance, stable
+from tests.support.story import T0, Story, Who, rebalance, stable
 
 POLL_MS = 10_000
 OLD, NEW = Who("old", instance_id="pod-1", port=5_001), Who("new", instance_id="pod-1", port=5_002)
@@ -55,6 +55,23 @@ def test_a_phase_whose_timer_ran_late_was_missed():
     told = ends(story, 19_350)
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_350)]
     assert told.accusations == [("rebalance-timeout", "m2")]
+
+
+# whether an id had been given out (79) -> when m2's session ended
+@pytest.mark.parametrize(("given", "deadline_ms"), [(True, 15_300), (False, 10_000)])
+def test_a_phase_that_a_newcomer_may_have_begun_does_not_make_a_commit_a_transactions(given, deadline_ms):
+    """m2 is heard last at 4,000 and commits at 9,300. m1 is told to rejoin at 10,000, and m3 asks twice to join.
+
+    Only the end of m2's session could begin the phase otherwise: then the commit had not restarted its timer.
+    """
+    m1, m2 = Who("m1", partitions=(0,), port=5_001), Who("m2", partitions=(1,), port=5_002)
+    story = stable(m1, m2).beats("m1", 1_000, 9_000).beats("m2", 1_000, 4_000)
+    if given:
+        joins(story, 9_100)
+    story.commit(9_300, "t", 1).beat(10_000, "m1", error=27).join(15_300, "m3", 2, listed=["m3", m1], parked_ms=4_700)
+    story.join(15_300, m1, 2, parked_ms=4_000).record(15_350, 2, "m3", m1).sync(15_360, "m3", 2, leader=True)
+    told = story.sync(15_360, "m1", 2).beats("m1", 16_000, 18_000, 2).beats("m3", 16_000, 18_000, 2).play(18_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", deadline_ms)]
 
 
 def test_who_committed_after_a_deadline_had_not_expired_by_it():
@@ -517,13 +534,39 @@ def test_a_join_whose_answer_was_lost_behind_a_stalled_write_starts_the_phase():
     assert told.accusations == [("rebalance-timeout", "m2")]
 
 
-def test_who_joined_and_never_synced_is_due_one_rebalance_timeout_after_the_join():
-    story = group(m2_until_ms=8_000).beat(9_000, "m1", error=27)
+# which lines and records come -> who is told to have missed its sync, and by when
+SYNCS = {
+    "only the leader's SyncGroup is seen": (lambda story: story.sync(9_550, "m1", 2, leader=True), [("m2", 19_500)]),
+    "none is seen, though the record shows the leader's": (lambda story: story, []),
+    "a partition of the member is committed": (
+        lambda story: story.sync(9_550, "m1", 2, leader=True).commit(12_000, "t", 0),
+        [],
+    ),
+    "a partition of the leader is committed": (
+        lambda story: story.sync(9_550, "m1", 2, leader=True).commit(12_000, "t", 1),
+        [("m2", 19_500)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SYNCS)
+def test_who_joined_and_never_synced_is_due_one_rebalance_timeout_after_the_join(name):
+    adds, missed = SYNCS[name]
+    story = group(Who("m1", partitions=(1,)), Who("m2", port=5_001, partitions=(0,))).beats("m2", 1_000, 8_000)
+    story.beat(9_000, "m1", error=27)
     story.join(9_500, "m1", 2, listed=["m1", "m2"]).join(9_500, "m2", 2).record(9_540, 2, "m1", "m2")
-    story.sync(9_550, "m1", 2, leader=True).beats("m1", 10_000, 19_000, generation=2)
+    adds(story).beats("m1", 10_000, 19_000, generation=2)
     story.beats("m2", 10_000, 19_000, generation=2).beat(20_000, "m1", 2, error=27)
     told = ends(story, 20_300, generation=3)
-    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 19_500)]
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == missed
+
+
+@pytest.mark.parametrize("joined_ms", [80, 400])
+def test_a_leader_whose_sync_is_dated_before_its_join_has_synced(joined_ms):
+    """Dates may be inexact. m1 has 5 s to sync, is heard last at 4,000, and expires at 10,000."""
+    story = Story(poll_ms=5_000).join(joined_ms, "m1", 1, listed=["m1"]).sync(90, "m1", 1, leader=True)
+    told = story.record(95, 1, "m1").beats("m1", 1_000, 4_000).record(10_000, 2).play(12_000)
+    assert told.accusations == [("session-expired", "m1")]
 
 
 def syncs_without_m3(*, m3_until_ms):
@@ -1030,6 +1073,45 @@ def test_a_replacement_taken_back_before_the_assignment_is_stored_gets_none():
     story.record(10_700, 2, new, "m1").sync(14_901, "new", 2, leader=True, error=82, parked_ms=4_200)
     told = story.sync(15_100, "m1", 2, parked_ms=4_400).beats("m1", 16_000, 18_000, generation=2).play(18_000)
     assert told.members["old"]["assignment"] == []
+
+
+# m1's request behind the replacement, which is answered 15
+BEHIND = {
+    "a SyncGroup": lambda story: story.sync(15_510, "m1", 2, error=15, parked_ms=5_000),
+    "a heartbeat": lambda story: story.beat(15_510, "m1", 2, error=15, parked_ms=5_000),
+    "a JoinGroup": lambda story: story.join(15_510, "m1", -1, error=15, parked_ms=5_000),
+}
+
+
+@pytest.mark.parametrize("name", BEHIND)
+def test_a_request_that_waits_in_vain_takes_back_a_replacement_before_it(name):
+    """pod-1's replacement of 9,901 times out at 14,901. Its successor, told at 10,500, is never heard."""
+    story = BEHIND[name](replaced_before_a_phase()).beat(15_520, "m1", 2)
+    told = ends(story.beat(21_000, "m1", 2, error=27), 21_100, generation=3)
+    assert told.facts("session-expired", "member_id", "deadline_ms") == [("old", 20_901)]
+
+
+# how m1's heartbeat is answered 15
+ELSEWHERE = {
+    "after two seconds": {"parked_ms": 2_000},
+    "by a deposed coordinator": {"parked_ms": 5_000, "broker": "broker-2"},
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_replacement_stands_if_another_stall_explains_the_answer(name):
+    """The record of generation 2 was stored at 10,540, after that of the replacement."""
+    story = replaced_before_a_phase().record(10_540, 2, "m1", NEW).sync(10_550, "m1", 2, leader=True)
+    story.beats("m1", 11_000, 16_000, generation=2).beat(15_510, "m1", 2, error=15, **ELSEWHERE[name])
+    told = ends(story.beat(17_000, "m1", 2, error=27), 17_100, generation=3)
+    assert told.facts("session-expired", "member_id", "deadline_ms") == [("new", 16_500)]
+
+
+def replaced_before_a_phase():
+    """pod-1 is replaced at 9,901, in a stable group. A join phase, which ends at 10,500, answers its successor."""
+    story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 10_000).beats("old", 1_000, 8_000)
+    story.record(9_901, 1, "m1", NEW).join(10_500, "m1", 2, listed=["m1", NEW], parked_ms=300)
+    return story.join(10_500, NEW, 2, asked="", parked_ms=600)
 
 
 def test_a_load_of_the_log_restores_a_rolled_back_replacement():

@@ -68,3 +68,15 @@ def test_a_timer_whose_write_timed_out_runs_again_as_late_as_its_two_timers(name
     told = story.play(25_000, consumer_session_timeouts_ms={"": 6_000})
     assert told.facts("session-expired", "subject", "deadline_ms") == expired
     assert told.opened("member-removed") == unknown
+
+
+@pytest.mark.parametrize(("back_ms", "rule"), [(10_000, "session-expired"), (5_000, "member-removed")])
+def test_a_timer_from_before_a_leave_does_not_run_once_a_new_one_has_replaced_it(back_ms, rule):
+    """The session from before m2's leave would have ended at 9,000, and its timer would run again at 14,500."""
+    story = consumers("m1", "m2").hellos("m1", 1_000, 8_000, 2).hellos("m2", 1_000, 3_000, 2)
+    story.hello(3_400, "m2", -1, -1).gone(3_400, "m2").epoch(3_400, 3)
+    story.member(back_ms, "m2").epoch(back_ms, 4).current(back_ms, "m2", 4).hello(back_ms, "m2", 0, 4)
+    story.hello(10_400, "m2", 4, 4).hello(13_900, "m1", 2, 2, error=15, parked_ms=5_000)
+    story.gone(14_500, "m2").epoch(14_500, 5).hellos("m1", 16_500, 25_000, 5)
+    told = story.play(25_000, consumer_session_timeouts_ms={"": 6_000})
+    assert [t["rule"] for t in told.transitions if t["subject"] == "m2" and t["transition"] == "opened"] == [rule]

@@ -4,7 +4,7 @@ import pytest
 
 from coordinator_model.brokers.one_clock import PROBE_DUE_MS
 from tests.coordinator_model.rules.test_departed_rules import group, without
-from tests.support.story import Story, consumers, rebalance, stable
+from tests.support.story import Story, Who, consumers, rebalance, stable
 
 REMOVED, EXPIRED = ("member-removed",), ("session-expired",)
 
@@ -199,3 +199,17 @@ def test_a_kip_848_member_may_have_left_just_before_its_coordinator_died(name):
     for at_ms in range(32_000, 40_000, 1_000):
         story.hello(at_ms, "m1", 2, 3, broker="broker-2")
     assert rules(story.play(42_000, consumer_session_timeouts_ms={"": 6_000})) == expected
+
+
+@pytest.mark.parametrize(
+    ("probed", "removed"),
+    [(True, ["session-expired", "rebalance-timeout"]), (False, ["member-removed", "rebalance-timeout"])],
+)
+def test_who_may_have_expired_before_a_hole_in_which_nobody_probed_missed_nothing(probed, removed):
+    """m2's session ends at 12,000, m1 does not rejoin by 27,000, and no line of theirs comes from then to 30,500."""
+    story = stable("m1", Who("m2", session_ms=10_000, port=5_001), poll_ms=15_000).beats("m1", 1_000, 12_000)
+    story.beats("m2", 1_000, 2_000).beats("m1", 12_001, 26_001, error=27).record(27_000, 2)
+    story.brokers = story.brokers if probed else {}
+    told = story.join(30_500, "m3", -1, error=79, asked="").join(31_000, "m3", 3, listed=["m3"]).play(32_000)
+    found = {t["subject"]: t["rule"] for t in told.transitions if t["transition"] == "opened"}
+    assert [found["m2"], found["m1"]] == removed

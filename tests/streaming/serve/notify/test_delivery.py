@@ -298,6 +298,42 @@ class TestFailsOnOne:
         assert worker._paused_until_ms - worker.now[0] == pause_ms
 
 
+class TestReminders:
+    """Alertmanager resolves what it is not reminded of, so a reminder that fails must not take others with it."""
+
+    @pytest.fixture
+    def reminded(self, apply, store):
+        """Remind a receiver of six incidents, two at once; return what each request held."""
+        apply(*(report(f"g{number}", finding(f"g{number}")) for number in range(6)))
+        leader = Leader(store.engine)
+        leader.refresh()
+
+        def _reminded(answer):
+            class Answers:
+                name, severities, forgets, messages_at_once, asked = "answers", SEVERITIES, True, 2, []
+
+                def send(self, payloads):
+                    groups = [payload["incident"]["group"] for payload in payloads]
+                    self.asked.append(groups)
+                    return answer(groups)
+
+            enricher = MessageEnricher(store.read, Serve())
+            DeliveryWorker(store, Answers(), enricher, leader, threading.Event())._remind_when_due()
+            return Answers.asked
+
+        return _reminded
+
+    def test_one_that_is_refused_holds_up_no_other(self, reminded):
+        asked = reminded(lambda groups: Rejected("answered 400") if "g2" in groups else Delivered())
+        pairs = [groups for groups in asked if len(groups) == 2]
+        (bad,) = (groups for groups in pairs if "g2" in groups)
+        assert sorted(group for groups in pairs for group in groups) == [f"g{number}" for number in range(6)]
+        assert [groups for groups in asked if len(groups) == 1] == [[group] for group in bad]
+
+    def test_a_receiver_that_cannot_accept_any_now_is_left_in_peace(self, reminded):
+        assert len(reminded(lambda _: Retry("answered 503"))) == 1
+
+
 class TestEnd:
     """A worker that is stopped, or whose `serve` no longer leads, sends nothing more: another one may send already."""
 

@@ -5,6 +5,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from types import MappingProxyType
 
 import pytest
@@ -210,11 +211,40 @@ def test_the_waiting_time_grows_to_a_limit_and_is_spread():
     assert len({backoff_ms(5) for _ in range(20)}) > 1
 
 
-def test_messages_of_a_receiver_no_longer_configured_are_given_up(apply, deliver, store):
+def test_a_page_that_waits_for_a_wrong_address_goes_to_the_right_one(apply, deliver, peer, store):
+    """The address is in the receiver's name, so the page was given up, and only its end was sent."""
     apply(report("orders", finding()))
-    store.outbox.fan_out({"webhook http://old": SEVERITIES})
-    deliver({"kind": "log"})
-    await_true(lambda: totals(store) == (0, 1, 0))
+    store.outbox.fan_out({"webhook http://wrong": SEVERITIES})
+    deliver({"kind": "webhook", "url": peer.url})
+    peer.wait_for(lambda peer: len(peer.bodies) == 1)
+    await_true(lambda: totals(store) == (0, 1, 1))
+    apply(report("orders", ended(finding(), START_MS + 9_000)))
+    peer.wait_for(lambda peer: len(peer.bodies) == 2)
+    assert [body["transition"] for body in peer.bodies] == ["opened", "closed"]
+    assert [body["group"] for body in peer.bodies] == ["orders"] * 2
+
+
+def test_a_receiver_that_refuses_is_told_again_after_a_reload_and_not_before(apply, store, settings):
+    """Else it would get the same message for ever, and each would be given up and reported as lost."""
+    leader, receiver = Leader(store.engine), Log(SEVERITIES)
+    apply(report("orders", finding()))
+
+    def begun():
+        return Maintenance(store, settings, Health(STALLED_MS), [receiver], leader, threading.Event())
+
+    def gives_up():
+        due = [message.id for message in store.outbox.due(receiver.name, wall_ms())]
+        store.outbox.failed(due, "answered 400", None)
+        return len(due)
+
+    running = begun()
+    for due in (1, 0, 0):
+        running.work(wall_ms())
+        assert gives_up() == due
+    reloaded = begun()
+    for due in (1, 0):
+        reloaded.work(wall_ms())
+        assert gives_up() == due
 
 
 LOGS = ({"kind": "log", "min_severity": "page"}, {"kind": "log", "min_severity": "info"})
@@ -250,16 +280,22 @@ class TestAlert:
         assert made["annotations"]["deadline"] == "2026-09-21T14:13:20.000+00:00"
         assert "instance_id" not in made["annotations"]
 
-    def test_it_ends_in_the_future_while_open_and_never_before_it_began(self):
-        from datetime import datetime
-
-        def ends_ms(payload, now_ms):
-            return datetime.fromisoformat(alert(payload, now_ms)["endsAt"]).timestamp() * 1_000
-
-        assert ends_ms(PAYLOAD, START_MS + 1_000) == START_MS + 1_000 + EXPIRE_MS
-        assert ends_ms(CLOSED, START_MS + 60_000) == START_MS + 9_000
-        assert ends_ms(CLOSED, START_MS + 5_000) == START_MS + 5_000
-        assert ends_ms(CLOSED | {"closed_ms": START_MS}, START_MS + 5_000) == START_MS + 1
+    @pytest.mark.parametrize(
+        ("payload", "now_ms", "started_ms", "ends_ms"),
+        [
+            (PAYLOAD, 1_000, 0, 1_000 + EXPIRE_MS),
+            (PAYLOAD, -600_000, -600_000, -600_000 + EXPIRE_MS),  # the broker's clock is ten minutes ahead
+            (CLOSED, 60_000, 0, 9_000),
+            (CLOSED, 5_000, 0, 5_000),
+            (CLOSED, -600_000, -600_000, -600_000 + 1),
+            (CLOSED | {"closed_ms": START_MS}, 5_000, 0, 1),
+        ],
+    )
+    def test_it_began_by_now_and_ends_after_that_while_open_in_the_future(self, payload, now_ms, started_ms, ends_ms):
+        """Alertmanager refuses an alert that ends before it begins."""
+        made = alert(payload, START_MS + now_ms)
+        instants = (datetime.fromisoformat(made[name]).timestamp() * 1_000 for name in ("startsAt", "endsAt"))
+        assert [each - START_MS for each in instants] == [started_ms, ends_ms]
 
     def test_an_absurd_instant_is_bounded(self):
         absurd = PAYLOAD | {"opened_ms": -5, "incident": PAYLOAD["incident"] | {"deadline_ms": 2**62}}
@@ -294,6 +330,19 @@ class TestRealAlertmanager:
         await_true(lambda: alerts.alerts() == {})
         peer.wait_for(lambda peer: peer.bodies[-1]["status"] == "resolved")
         assert peer.bodies[0]["status"] == "firing"
+
+    def test_an_incident_that_opens_again_fires_again(self, apply, deliver, alerts):
+        stuck = finding(rule="rebalance-stuck", opened_ms=wall_ms() - 1_000)
+        deliver({"kind": "alertmanager", "urls": (alerts.url,)})
+        for found in ([stuck], [], [stuck]):
+            apply(report("orders", *found, at_ms=wall_ms()))
+            await_true(lambda fires=bool(found): alerts.alerts().keys() == ({("orders", "warn")} if fires else set()))
+
+    def test_one_of_a_broker_whose_clock_is_ahead_fires_too(self, apply, deliver, alerts, store):
+        deliver({"kind": "alertmanager", "urls": (alerts.url,)})
+        apply(report("orders", finding(opened_ms=wall_ms() + 600_000)))
+        await_true(lambda: alerts.alerts().keys() == {("orders", "warn")})
+        assert totals(store)[1] == 0
 
     def test_two_members_of_a_group_are_two_alerts_in_one_notification_group(self, apply, deliver, alerts, peer):
         now_ms = wall_ms()

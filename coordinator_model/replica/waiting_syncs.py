@@ -1,0 +1,30 @@
+"""SyncGroups that are answered 15 behind a stalled write and wait on.
+
+Such an answer says that an earlier write was not stored in time. The coordinator keeps the SyncGroup, and its member's
+session does not end, until the assignment is stored, cannot be stored, or the next join phase begins. Then it restarts
+the session timers of all members whose SyncGroups it kept (``GroupMetadataManager.propagateAssignment``).
+"""
+
+from coordinator_model.errors import Error
+from coordinator_model.events import SyncAnswered, parked_ms
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.removals.departure import STALL_MS
+from coordinator_model.replica.removals.leaves import CUT_MS
+from coordinator_model.replica.rolled_back_replacement import SAME_STEP_MS
+
+
+def waits_on(event: SyncAnswered) -> bool:
+    """Tell whether a SyncGroup is answered 15 because its own wait took too long: the leader's may still be stored."""
+    timed_out = abs(parked_ms(event) - STALL_MS) <= SAME_STEP_MS
+    return event.error == Error.COORDINATOR_NOT_AVAILABLE and timed_out and not event.from_leader
+
+
+def end(replica: GroupReplica, at_ms: int) -> None:
+    """Restart the session timers of the members whose SyncGroups waited on until now.
+
+    Their timers were restarted by the answer 15. No other member that has yet to sync has a timer that began so late.
+    """
+    earliest_ms = replica.generation_since_ms + STALL_MS - CUT_MS
+    for member in replica.members.values():
+        if member.awaiting_sync and (member.timer_reset_ms or 0) >= earliest_ms:
+            member.timer_reset_ms, member.awaiting_sync = max(member.timer_reset_ms or 0, at_ms), False
