@@ -8,7 +8,7 @@ a record before a line of the same instant. Events are named tuples because a bu
 them a second.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 RECORD_RANK = 0
 TELEMETRY_RANK = 1
@@ -386,6 +386,16 @@ ClientWord = ClientPoll | MetricsExported
 """A client's report about itself, in a topic that any application may write to."""
 Event = BrokerLine | RecordRead | OffsetCommitted | ClientWord | LeaderNamed | CoordinatorLine
 """A consumed event."""
+
+
+Request = TypeVar("Request", bound=Answer | CommitRefused | ClientSign)
+"""A line about a request."""
+
+
+def moved(line: Request, by_ms: int) -> Request:
+    """Return a line as a clock that differs by ``by_ms`` would have dated it."""
+    instants = [name for name in ("order_ms", "applied_ms", "answer_ms", "arrival_ms") if name in line._fields]
+    return cast("Request", line._replace(**{name: getattr(line, name) + by_ms for name in instants}))
 
 
 def parked_ms(event: JoinAnswered | SyncAnswered | LeaveAnswered) -> int:

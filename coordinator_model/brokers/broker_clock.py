@@ -21,11 +21,12 @@ from dataclasses import dataclass, field
 from coordinator_model.brokers.blindness import COARSE_INSTANTS, LINES_LOST, BlindWindow, add_window
 from coordinator_model.brokers.coordinator_check import Proof
 from coordinator_model.brokers.former_coordinators import GOES_ON_MS, FormerCoordinators
-from coordinator_model.brokers.leadership import Leadership
+from coordinator_model.brokers.leadership import Claim, Leadership
 from coordinator_model.brokers.listeners import Listeners, is_address, on_one_host
 from coordinator_model.brokers.one_clock import PROBE_DUE_MS, BrokerClock
+from coordinator_model.brokers.stepped_clocks import SteppedClocks
 from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS, TimerReset
-from coordinator_model.events import Event, LeaderNamed
+from coordinator_model.events import LeaderNamed
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
 
@@ -56,11 +57,9 @@ PROBES_IN_FLIGHT = 2
 
 
 @dataclass(slots=True)
-class CoordinatorTracker:
+class CoordinatorTracker(SteppedClocks):
     """The brokers of one shard's telemetry, its coordinator, and the resets of its session timers."""
 
-    brokers: dict[str, BrokerClock] = field(default_factory=dict)
-    coordinator: str | None = None
     coordinator_since_ms: int = 0
     last_answer_ms: int = 0
     covered_since_ms: int = 0
@@ -94,12 +93,6 @@ class CoordinatorTracker:
         """The coordinator's newest applied line; 0 until a coordinator is known."""
         clock = self.brokers.get(self.coordinator or "")
         return max(clock.line_ms, self.floor_ms) if clock else self.floor_ms
-
-    @property
-    def awaited_since_ms(self) -> int:
-        """Since when a line of the coordinator is awaited: its newest line, or since when it coordinates if later."""
-        clock = self.brokers.get(self.coordinator or "")
-        return max(clock.line_ms if clock else 0, self.coordinator_since_ms)
 
     def recorded(self, record_ms: int, present_ms: int) -> None:
         """Move the time of a shard that is known from its records only. A future record moves it only a little."""
@@ -149,19 +142,11 @@ class CoordinatorTracker:
         known = [self.brokers[broker]] if broker in self.brokers else [] if broker else self.brokers.values()
         return any(clock.line_ms >= at_ms - REQUEST_LOG_OFF_MS for clock in known)
 
-    def stepped_ms(self, broker: str) -> int:
-        """Return how far a broker's clock has stepped."""
-        clock = self.brokers.get(broker)
-        return 0 if clock is None else clock.stepped_ms
-
-    def apart_ms(self, broker: str) -> int:
-        """Return how far a broker's clock is from the coordinator's, because one of them stepped."""
-        return self.stepped_ms(broker) - self.stepped_ms(self.coordinator or "")
-
-    def is_apart(self, event: Event, hold_ms: int) -> bool:
-        """Tell whether an event comes from a broker whose clock differs too much from the coordinator's."""
-        broker = getattr(event, "broker", None)
-        return broker is not None and abs(self.apart_ms(broker)) > hold_ms
+    @property
+    def claims(self) -> list[Claim]:
+        """The brokers' answers that contradict metadata, by the coordinator's clock."""
+        stepped_ms = self.stepped_ms(self.coordinator or "")
+        return [claim.moved(stepped_ms) for claim in self.leadership.claims.values()]
 
     def restart_reading(self, broker: str, stepped_ms: int) -> None:
         """Note that a broker's clock has stepped, before anything is applied."""
@@ -187,7 +172,7 @@ class CoordinatorTracker:
         if line_ms > clock.read_ms.get(source, 0):
             clock.read_ms[source] = line_ms
             if wall_ms is not None:
-                clock.behind_ms = wall_ms - max(clock.read_ms.values())
+                clock.behind_ms = wall_ms - clock.newest_read_ms
 
     def _clock(self, broker: str) -> BrokerClock:
         clock = self.brokers.get(broker)
@@ -229,15 +214,17 @@ class CoordinatorTracker:
         clock = self.brokers.get(broker)
         if clock is None or broker == self.coordinator or self.coordinator is None:
             return False
-        missed = clock.silent_from_ms <= self.coordinator_since_ms <= clock.silent_to_ms
+        apart_ms = self.apart_ms(broker)
+        missed = clock.silent_from_ms <= self.coordinator_since_ms + apart_ms <= clock.silent_to_ms
         just_woke = missed and line_ms - clock.silent_to_ms <= thresholds.hold_ms
+        here_ms = line_ms - apart_ms
         if is_address(broker):
             return just_woke  # perhaps another listener of the coordinator
         if just_woke:
-            self.former.supersede(broker, line_ms)
+            self.former.supersede(broker, here_ms)
         here = self.brokers.get(self.coordinator)
-        silent = here is not None and line_ms - here.line_ms > thresholds.progress_gap_ms
-        if silent or not self.former.note_answer(broker, line_ms):
+        silent = here is not None and here_ms - here.line_ms > thresholds.progress_gap_ms
+        if silent or not self.former.note_answer(broker, here_ms):
             return False
         for move in self.timer_resets[-1:]:
             move.went_on = move.went_on or move.is_move
@@ -402,16 +389,16 @@ class CoordinatorTracker:
             low_ms = max(word_ms, refused_ms)
             named_before_ms = self.leadership.replaced_ms - METADATA_DELAY_MS
             if broker == self.leadership.leader and not self.leadership.was_claimed(broker, named_before_ms):
-                low_ms = min(max(low_ms, named_before_ms), at_ms)
+                low_ms = min(max(low_ms, named_before_ms + self.stepped_ms(broker)), at_ms)
             since_ms, before = max(self.coordinator_since_ms, refused_ms), self.brokers.get(self.coordinator or "")
-            word_ms = max(word_ms, before.answered_ms if before is not None else 0)
+            word_ms = max(word_ms, before.answered_ms + self.apart_ms(broker) if before is not None else 0)
             move = TimerReset(low_ms, None, Cause.COORDINATOR_MOVED, broker, since_ms=since_ms, word_ms=word_ms)
             move.sure = self._is_another_broker(broker)
             self._open(move)
         if self.coordinator and not self.has_resigned():  # a broker that has refused knows that it does not lead
             self.former.supersede(self.coordinator, at_ms)
         self.former.reinstate(broker)
-        self.floor_ms = self.line_ms + self.apart_ms(broker)  # a record may be newer than its first line
+        self._keep_progress(broker)
         self.coordinator, self.coordinator_since_ms = broker, at_ms
 
     def _is_another_broker(self, broker: str) -> bool:
@@ -423,12 +410,31 @@ class CoordinatorTracker:
         known = not all(map(is_address, names)) or self.has_resigned()
         return known or all(self._clock(name).probed_since_ms for name in names)
 
+    def _keep_progress(self, broker: str) -> None:
+        """Keep the progress by the clock of the next coordinator: a record may be newer than its first line.
+
+        ``floor_ms`` is by that clock already, like all instants of the shard.
+        """
+        here = self.brokers.get(self.coordinator or "")
+        self.floor_ms = max(self.floor_ms, here.line_ms + self.apart_ms(broker) if here is not None else 0)
+
     def disputed(self, broker: str, proof: Proof, line_ms: int) -> bool:
         """Tell whether metadata contradicts an answer, if it is one that only a coordinator gives."""
         if proof not in (Proof.LEADS, Proof.COORDINATES):
             return False
         answered_ms = self.last_answer_ms if self.coordinator == self.leadership.leader else 0
-        return self.leadership.disputes(broker, proof, line_ms, answered_ms)
+        answered_ms -= self.stepped_ms(self.coordinator or "")
+        return self.leadership.disputes(broker, proof, line_ms - self.stepped_ms(broker), answered_ms)
+
+    def resign(self, broker: str, line_ms: int) -> None:
+        """Note that the coordinator has answered NOT_COORDINATOR (16)."""
+        had_led = self.last_answer_ms >= self.coordinator_since_ms
+        self.leadership.resign(broker, line_ms - self.stepped_ms(broker), had_led=had_led)
+
+    def claim_of(self, broker: str) -> Claim | None:
+        """Return a broker's answers that contradict metadata, by its own clock; None: there are none."""
+        claim = self.leadership.claims.get(broker)
+        return None if claim is None else claim.moved(self.stepped_ms(broker))
 
     def named(self, event: LeaderNamed) -> str | None:
         """Apply what metadata says about the shard's leader. Return the broker to follow; None: nothing changes.
@@ -447,17 +453,20 @@ class CoordinatorTracker:
     def follow(self, leader: str, thresholds: Thresholds) -> None:
         """Make the broker that metadata names the coordinator from now on."""
         if leader:
-            self._move(leader, self.leadership.named_ms, thresholds)
-            self._take_claim(leader, self.leadership.named_ms)
+            at_ms = self.leadership.named_ms + self.stepped_ms(leader)
+            self._move(leader, at_ms, thresholds)
+            self._take_claim(leader, at_ms)
         else:
-            self.floor_ms, self.coordinator = self.line_ms, None
+            self._keep_progress("")
+            self.coordinator = None
 
     def _take_claim(self, broker: str, at_ms: int) -> None:
         """Apply what the new coordinator answered before it was known."""
-        claim = self.leadership.take_claim(broker, at_ms)
-        reset = self._newest_reset
+        stepped_ms, reset = self.stepped_ms(broker), self._newest_reset
+        claim = self.leadership.take_claim(broker, at_ms - stepped_ms)
         if claim is None:
             return
+        claim = claim.moved(stepped_ms)
         self.last_answer_ms = max(self.last_answer_ms, claim.last_ms)
         if reset is not None and reset.high_ms is None:
             reset.blind_ms = claim.blind_ms

@@ -4,6 +4,9 @@ In Kafka, the leader of a partition of the offsets topic is the coordinator of i
 seconds, so after a failover the new coordinator answers before metadata names it. Such an answer is *disputed*: the
 coordinator is not moved until metadata agrees. Old metadata disputes nothing. The dispute also ends if the broker
 answers as the coordinator for a minute while the leader that metadata names gives no answer.
+
+Metadata is dated by the machine that fetched it, and answers by their brokers. So all instants here are those of the
+other clocks: each broker's, less its steps (``BrokerClock.stepped_ms``). ``CoordinatorTracker`` converts them.
 """
 
 from dataclasses import dataclass, field
@@ -29,6 +32,11 @@ class Claim:
     """The first answer that it may have given while it was loading."""
     sure_ms: int | None = None
     """The first answer that proves that it has loaded."""
+
+    def moved(self, by_ms: int) -> "Claim":
+        """Return the same answers by a clock that differs by ``by_ms``."""
+        blind_ms, sure_ms = (at_ms if at_ms is None else at_ms + by_ms for at_ms in (self.blind_ms, self.sure_ms))
+        return Claim(self.first_ms + by_ms, self.last_ms + by_ms, blind_ms, sure_ms)
 
 
 @dataclass(slots=True)

@@ -43,6 +43,11 @@ class BrokerClock:
         """Tell whether the first probe was heard so long before an instant."""
         return bool(self.probed_since_ms) and at_ms - min(self.probed_since_ms.values()) >= for_ms
 
+    @property
+    def newest_read_ms(self) -> int:
+        """The newest line read; 0: none."""
+        return max(self.read_ms.values(), default=0)
+
     def was_probed_before(self, at_ms: int) -> bool:
         """Tell whether a probe was heard just before an instant. Otherwise no other one had to come after it."""
         return any(0 <= at_ms - heard_ms <= PROBE_DUE_MS for heard_ms in self.probed_ms.values())
@@ -60,5 +65,5 @@ class BrokerClock:
 
     def progress_ms(self, hold_ms: int) -> int:
         """Return the newest line of the partition that is furthest behind, among those that it still writes to."""
-        newest_ms = max(self.read_ms.values(), default=0)
-        return min((at_ms for at_ms in self.read_ms.values() if at_ms >= newest_ms - hold_ms), default=0)
+        least_ms = self.newest_read_ms - hold_ms
+        return min((at_ms for at_ms in self.read_ms.values() if at_ms >= least_ms), default=0)

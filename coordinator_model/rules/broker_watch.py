@@ -204,8 +204,8 @@ class BrokerWatch:
         return before_ms == since_ms
 
     def lines_resumed(self, line_ms: int) -> list[int]:
-        """Note that lines of the coordinator have resumed."""
-        if self.stalled_ms is None or line_ms <= self.stalled_ms:
+        """Note that lines of the coordinator have resumed, perhaps by a clock that is behind the silence."""
+        if self.stalled_ms is None:
             return []
-        self.stalled_ms = None
-        return [line_ms]
+        resumed_ms, self.stalled_ms = max(line_ms, self.stalled_ms), None
+        return [resumed_ms]

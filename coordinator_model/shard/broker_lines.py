@@ -19,8 +19,10 @@ from coordinator_model.events import (
     JoinAnswered,
     LeaderNamed,
     LeaveAnswered,
+    Request,
     SyncAnswered,
     Tick,
+    moved,
     parked_ms,
 )
 from coordinator_model.heartbeat_block import fast_row
@@ -69,7 +71,7 @@ class BrokerLines:
         if isinstance(event, CommitRefused | ClientSign):
             self._schedule.judge_due(self._clock.progress_ms)
             if isinstance(event, ClientSign) or event.broker == self._clock.coordinator:
-                self._events.apply(event)
+                self._events.apply(self._here(event))
             return
         if not isinstance(event, Tick):
             self._answer(event)
@@ -81,20 +83,19 @@ class BrokerLines:
     def _answer(self, event: Answer) -> None:
         """Apply a request that a broker has answered."""
         at_ms, thresholds = event.order_ms, self._groups.settings.thresholds
-        proven = self._proof(event)
-        if self._was_elected_again(event):
+        proven, here = self._proof(event), self._here(event)
+        if self._was_elected_again(here):
             self._clock.former.reinstate(event.broker)
         if proven is not Proof.REFUSES and self._clock.is_deposed(event.broker, at_ms, thresholds):
-            self._deposed(event, proven)
+            self._deposed(here, proven)
             return
         if event.error == Error.NOT_COORDINATOR and event.broker == self._clock.coordinator:
             self._clock.former.clear()
-            had_led = self._clock.last_answer_ms >= self._clock.coordinator_since_ms
-            self._clock.leadership.resign(event.broker, at_ms, had_led=had_led)
+            self._clock.resign(event.broker, at_ms)
         if self._clock.disputed(event.broker, proven, at_ms):
-            self._disputed(event)
+            self._disputed(here)
             return
-        self._brokers.answered(event.broker, event.error, proven, at_ms)
+        self._brokers.answered(event.broker, event.error, proven, here.order_ms)
         if proven in (Proof.LEADS, Proof.COORDINATES):
             self._rebase_to_clock_of(event.broker)
         before, claimed = self._clock.coordinator, self._claimed(event.broker)
@@ -109,7 +110,15 @@ class BrokerLines:
             self._schedule.prove(at_ms, event.arrival_ms)
             if self._fast_path.take(iter((fast_row(event),))):
                 return  # it was not on the fast path only because a verdict was due first
-        self._events.apply(event)
+        self._events.apply(self._here(event))
+
+    def _here(self, event: Request) -> Request:
+        """Return a line as the coordinator's clock would have dated it: all instants of groups are by that clock.
+
+        The clock of another broker may have stepped away from it. A broker that takes over takes the groups to its own.
+        """
+        apart_ms = self._clock.apart_ms(event.broker)
+        return moved(event, -apart_ms) if apart_ms else event
 
     def _proof(self, event: Answer) -> Proof:
         """Return what an answer proves about its broker.
@@ -188,13 +197,14 @@ class BrokerLines:
             self._rebase_to_clock_of(leader)
             answered_ms, claimed = self._clock.last_answer_ms, self._claimed(leader)
             self._clock.follow(leader, self._groups.settings.thresholds)
-            self._events.taken_over(answered_ms, event.order_ms, claimed)
-            self._brokers.named(event.order_ms)
-            self._schedule.look_again(event.order_ms)
+            at_ms = event.order_ms - self._clock.ahead_ms(event)
+            self._events.taken_over(answered_ms, at_ms, claimed)
+            self._brokers.named(at_ms)
+            self._schedule.look_again(at_ms)
 
     def _claimed(self, broker: str) -> tuple[str, int] | None:
         """Return a broker and since when it has answered although metadata named another; None: it has not."""
-        claim = self._clock.leadership.claims.get(broker)
+        claim = self._clock.claim_of(broker)
         return None if claim is None else (broker, claim.first_ms)
 
     def stepped(self, step: Step) -> None:
@@ -213,7 +223,7 @@ class BrokerLines:
     def _rebase_to_clock_of(self, broker: str) -> None:
         """Move all instants of the shard to the clock of a broker that takes over, if that clock differs."""
         apart_ms = self._clock.apart_ms(broker)
-        if broker and self._clock.coordinator and apart_ms:
+        if self._clock.coordinator_since_ms and apart_ms:
             self._rebase(apart_ms, self._clock.progress_ms)
 
     def _rebase(self, delta_ms: int, until_ms: int) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from coordinator_model.brokers.blindness import NO_LINES, NO_REQUEST_LOG
 from coordinator_model.brokers.coordinator_check import Proof
 from coordinator_model.brokers.line_clocks import Step
+from coordinator_model.brokers.one_clock import BrokerClock
 from coordinator_model.brokers.silence import silence_by_peer_ms, silence_by_wall_ms
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.rules.broker_watch import UnloggedLeader
@@ -22,6 +23,11 @@ class BrokerReports:
     def __init__(self, groups: Groups) -> None:
         self._groups = groups
         self._memory, self._settings = groups.memory, groups.settings
+        self._is_live = False
+
+    def begin(self, *, is_live: bool) -> None:
+        """Begin a batch. ``is_live``: this machine's clock is known. It is not in a capture."""
+        self._is_live = is_live
 
     def report(self, instants: Iterable[int], reason: str | None = None) -> None:
         """Report the findings about brokers, and about clients without a group, at each of the instants.
@@ -78,10 +84,10 @@ class BrokerReports:
         if since_ms >= self._settings.live_from_ms and self._groups.heartbeat_table.slots:
             self._report_silence(self._silent(since_ms, at_ms - since_ms))
         silent_from_ms = watch.stalled_ms
-        instants = watch.lines_resumed(at_ms)
+        instants = watch.lines_resumed(at_ms) if at_ms > before_ms else []
         self._report_silence(instants)
         if instants and silent_from_ms is not None:
-            self._report_blind(silent_from_ms, at_ms, NO_LINES, watch.silent_broker)
+            self._report_blind(silent_from_ms, max(instants), NO_LINES, watch.silent_broker)
 
     def answered(self, broker: str, error: int, proof: Proof, at_ms: int) -> None:
         """Report that clients found no coordinator for longer than a failover takes, or that they find one again."""
@@ -101,8 +107,8 @@ class BrokerReports:
         self._moved(at_ms, UnloggedLeader(since_ms, node) if since_ms is not None and not clock.coordinator else None)
 
     def taken_over(self, at_ms: int) -> None:
-        """Report what has ended because another broker answers as the coordinator."""
-        self._moved(at_ms, self._memory.watch.unlogged)
+        """Report what has ended because another broker answers as the coordinator: an answer is a line of its log."""
+        self._moved(at_ms, None)
 
     def _moved(self, at_ms: int, unlogged: UnloggedLeader | None) -> None:
         watch = self._memory.watch
@@ -124,30 +130,35 @@ class BrokerReports:
             self.report([max(at_ms, self._memory.clock.progress_ms)])
 
     def peer(self, broker: str) -> None:
-        """Report that no line of the coordinator comes, if the newest line of another broker shows it."""
-        clock = self._memory.clock
-        if self._awaits_lines():
-            self._report_lasting(silence_by_peer_ms(clock.awaited_since_ms, clock.brokers[broker]))
+        """Report that no line of the coordinator comes, if the newest line of another broker of a capture shows it."""
+        coordinator = None if self._is_live else self._coordinator()
+        if coordinator is not None:
+            since_ms = self._awaited_since_ms(coordinator.line_ms)
+            self._report_lasting(since_ms, silence_by_peer_ms(since_ms, self._memory.clock.brokers[broker]))
 
     def silence(self, wall_ms: int | None) -> None:
         """Report that no line of the coordinator comes, if this machine's clock shows it in two batches in a row."""
-        clock, watch = self._memory.clock, self._memory.watch
-        if wall_ms is None or not self._awaits_lines():
+        coordinator, watch = self._coordinator(), self._memory.watch
+        if wall_ms is None or coordinator is None:
             return
-        since_ms, coordinator = clock.awaited_since_ms, clock.brokers[clock.coordinator or ""]
+        since_ms = self._awaited_since_ms(coordinator.newest_read_ms)
         silence_ms = silence_by_wall_ms(since_ms, coordinator, wall_ms, self._memory.behind_ms or 0)
         if silence_ms > self._settings.thresholds.telemetry_stalled_ms and watch.is_confirmed(since_ms):
-            self._report_lasting(silence_ms)
+            self._report_lasting(since_ms, silence_ms)
 
-    def _awaits_lines(self) -> bool:
-        """Tell whether lines of the coordinator have to come."""
+    def _coordinator(self) -> BrokerClock | None:
+        """Return the coordinator's clock, if its lines have to come: a shard without members misses none."""
         clock = self._memory.clock
-        heard = clock.coordinator in clock.brokers and clock.awaited_since_ms >= self._settings.live_from_ms
-        return heard and bool(self._groups.heartbeat_table.slots)
+        return clock.brokers.get(clock.coordinator or "") if self._groups.heartbeat_table.slots else None
 
-    def _report_lasting(self, silence_ms: int) -> None:
+    def _awaited_since_ms(self, line_ms: int) -> int:
+        """Return since when a line is awaited: the coordinator's newest, or since when it coordinates if later."""
+        return max(line_ms, self._memory.clock.coordinator_since_ms)
+
+    def _report_lasting(self, since_ms: int, silence_ms: int) -> None:
         """Report a silence of the coordinator that still lasts, if it is long enough."""
-        since_ms = self._memory.clock.awaited_since_ms
+        if since_ms < self._settings.live_from_ms:
+            return
         instants = self._silent(since_ms, silence_ms)
         self._report_silence(instants)
         if instants:

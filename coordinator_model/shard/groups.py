@@ -78,7 +78,7 @@ class Groups:
             hole_is_open=self.clock.hole_is_open,
             by_records=self.clock.by_records,
             coordinates_ms=self.clock.newest_proof_ms,
-            claims=self.clock.leadership.claims.values(),
+            claims=self.clock.claims,
             reported={told.rule: told.severity for told in self.memory.reported.get(group, ()) if told.who == group},
         )
 

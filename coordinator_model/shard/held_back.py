@@ -1,7 +1,8 @@
 """Events that are held back: those that are newer than the instant up to which the slowest live source has been read.
 
-They wait in the memory for ``hold_ms`` at most, and are applied with the next batch. What is dated further in the
-future does not wait: a record counts as written when it was read, and an offset commit is left out.
+They wait in the memory for ``hold_ms`` at most, and are applied with the next batch. An event waits by the clock that
+dated it: that of its broker, which may have stepped away from the coordinator's, or that of this machine. What is dated
+further in the future does not wait: a record counts as written when it was read, and an offset commit is left out.
 """
 
 from bisect import bisect_right
@@ -9,6 +10,7 @@ from collections.abc import Iterable
 from itertools import accumulate, pairwise
 from operator import attrgetter, itemgetter
 
+from coordinator_model.brokers.broker_clock import CoordinatorTracker
 from coordinator_model.brokers.line_clocks import Step
 from coordinator_model.events import FAR_MS, BrokerLine, Event, Heartbeat, RecordRead
 from coordinator_model.heartbeat_block import NO_HEARTBEATS, HeartbeatBlock, order
@@ -85,32 +87,39 @@ def no_later(rows: list[CommitRow], written_ms: list[tuple[int, int]], hold_ms: 
     return sorted(rows) if before else rows
 
 
-def hold_back(memory: ShardMemory, part: Part, watermark_ms: int, hold_ms: int) -> Part:
-    """Hold back what is newer than an instant; return the rest."""
-    until = part.heartbeats.until(watermark_ms)
-    memory.held_heartbeats = part.heartbeats.cut(until, part.heartbeats.length)
+def hold_back(memory: ShardMemory, part: Part, watermark_ms: int) -> Part:
+    """Hold back what is newer than an instant by the coordinator's clock; return the rest."""
     known = bisect_right(part.commits, watermark_ms, key=itemgetter(0))
     memory.held_commits = part.commits[known:]
-    return part._replace(
-        heartbeats=part.heartbeats.cut(0, until),
-        events=_hold_back_events(memory, part.events, watermark_ms, hold_ms),
-        commits=part.commits[:known],
-    )
+    clock = memory.clock
+    divided = _divided(part, watermark_ms) if clock.agree else _divided_by_broker(clock, part, watermark_ms)
+    heartbeats, memory.held_heartbeats, events, memory.held = divided
+    return part._replace(heartbeats=heartbeats, events=events, commits=part.commits[:known])
 
 
-def _hold_back_events(memory: ShardMemory, events: list[Event], watermark_ms: int, hold_ms: int) -> list[Event]:
-    """Hold back events, except those of brokers whose clock differs from the coordinator's.
+_Divided = tuple[HeartbeatBlock, HeartbeatBlock, list[Event], list[Event]]
+"""Heartbeats that are ready, those that are held back, and other events in the same way."""
 
-    Their instants say nothing about the coordinator's time, so these events are applied at once.
-    """
-    cut = len(events)
+
+def _divided(part: Part, watermark_ms: int) -> _Divided:
+    """Divide a part at an instant. All clocks agree, so both sequences are in the order of the coordinator's time."""
+    beats, events = part.heartbeats, part.events
+    until, cut = beats.until(watermark_ms), len(events)
     while cut and events[cut - 1][0] > watermark_ms:
         cut -= 1
-    ready = events[:cut]
-    memory.held = []
-    for event in events[cut:]:
-        (ready if memory.clock.is_apart(event, hold_ms) else memory.held).append(event)
-    return ready
+    return beats.cut(0, until), beats.cut(until, beats.length), events[:cut], events[cut:]
+
+
+def _divided_by_broker(clock: CoordinatorTracker, part: Part, watermark_ms: int) -> _Divided:
+    """Divide a part at an instant, which is converted to the clock that dated each event."""
+    beats: tuple[list[Heartbeat], list[Heartbeat]] = ([], [])
+    events: tuple[list[Event], list[Event]] = ([], [])
+    for beat in part.heartbeats.rows():
+        beats[beat.order_ms > watermark_ms + clock.ahead_ms(beat)].append(beat)
+    for event in part.events:
+        at_ms = applied_at(event, part.moved_ahead)[0]
+        events[at_ms > watermark_ms + clock.ahead_ms(event)].append(event)
+    return HeartbeatBlock.of_events(beats[0]), HeartbeatBlock.of_events(beats[1]), *events
 
 
 def date_as_read(events: list[Event], present_ms: int, credible_ms: int) -> int:

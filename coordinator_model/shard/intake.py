@@ -61,7 +61,7 @@ def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
     parts, future = _parts(memory, sifted, others, fresh.commits, hold_ms), 0
     if not batch.final:
         until_ms = watermark_ms(memory, parts[-1], latest_ms, batch.records_read_ms, hold_ms)
-        parts[-1] = hold_back(memory, parts[-1], until_ms, hold_ms)
+        parts[-1] = hold_back(memory, parts[-1], until_ms)
         future = leave_out_future(memory, _credible_ms(latest_ms, batch.wall_ms))
     misdated = [*sifted.misdated, *from_future]
     return Taken(parts, sifted.steps, misdated, fresh.duplicates, lost, fresh.committed, future, redated)

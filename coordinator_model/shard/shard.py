@@ -183,6 +183,7 @@ class Shard:
         self._groups.outputs = Outputs(self.settings.cluster, self._groups.shard)
         heard_ms = {name: broker.line_ms for name, broker in self.clock.brokers.items()}
         self._schedule.begin(newest_record_ms if wall_ms is None else wall_ms)
+        self._brokers.begin(is_live=wall_ms is not None)
         records_read_ms = FAR_MS if final else records_read_ms
         if not self.group_store:
             self._forget_read_lines()

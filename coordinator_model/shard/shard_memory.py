@@ -26,7 +26,7 @@ from coordinator_model.states import Cause
 
 _WATCH_FIELDS = [f.name for f in fields(BrokerWatch) if f.name != "affected_members"]
 _COORDINATORS_TIME = (
-    "clock", "leadership", "listeners", "former", "restarts", "blind", "watch", "reported", "deleted", "viewed_ms",
+    "clock", "listeners", "former", "restarts", "blind", "watch", "reported", "deleted", "viewed_ms",
 )  # fmt: skip
 """The values whose instants are by the coordinator's clock."""
 _EVENTS: dict[str, Any] = {kind.__name__: kind for kind in get_args(Event)}
@@ -122,7 +122,10 @@ class ShardMemory:
         }
 
     def rebase(self, delta_ms: int, until_ms: int) -> None:
-        """Move all instants along with the coordinator's clock, except the brokers' own clocks and events held back."""
+        """Move all instants by the coordinator's clock along with it.
+
+        The brokers' own clocks, events that are held back and what metadata says are by other clocks.
+        """
         brokers, clocks, values = self.clock.brokers, self.watch.clocks, self.as_dict()
         values |= {name: rebased(values[name], delta_ms, until_ms) for name in _COORDINATORS_TIME}
         moved = ShardMemory.from_dict(load_memory(dump_memory(values)))

@@ -229,6 +229,16 @@ def test_a_leader_is_covered_again_once_it_has_a_request_log():
     assert told.members["m1"]["liveness"] == "alive"
 
 
+def test_a_leader_that_answers_is_covered_before_metadata_knows_its_key():
+    """Its request log is switched on at 49 s, and metadata knows its key from 60 s on."""
+    story = watched(10_000).beats("m1", 1_000, 10_000).leads(11_000, "broker-3", *range(15_000, 60_000, 5_000))
+    story.brokers["broker-3"] = 49_000
+    story.leads(60_000, "broker-3", *range(65_000, 90_000, 5_000)).beats("m1", 50_500, 90_000, broker="broker-3")
+    told = story.play(90_000)
+    assert told.closed("telemetry-uncovered") == [("recovered", 50_500)]
+    assert told.members["m1"]["liveness"] == "alive"
+
+
 def test_a_leader_that_answers_under_another_key_keeps_its_shard():
     """As one does whose clients come over a second listener, where no record key names the broker."""
     story = watched(30_000).beats("m1", 1_000, 30_000, broker="10.0.0.1:9093")

@@ -3,11 +3,13 @@
 from itertools import count
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from coordinator_model.capture_replay import _transitions, replay_rows
+from coordinator_model.decode.cluster_row import read_cluster_row
 from coordinator_model.decode.parse import parse_row
+from coordinator_model.decode.source_row import CLUSTER
 from coordinator_model.group_report import read_outputs
 from coordinator_model.incidents import Kind
 from coordinator_model.shard import group_judgement
@@ -45,7 +47,7 @@ class Lived:
         for row in story.source_rows(until_ms):
             at_ms, shift_ms = row.timestamp_ms - T0, 0
             broker = row.key_text if row.source == "telemetry" else story.broker
-            if clocks and broker in clocks:
+            if clocks and broker in clocks and row.source != CLUSTER:
                 shift_ms = clocks[broker](at_ms)
             arrivals.append((at_ms, row._replace(timestamp_ms=row.timestamp_ms + shift_ms)))
         for at_ms, came in sorted([*arrivals, *extra], key=lambda pair: pair[0]):
@@ -58,7 +60,8 @@ class Lived:
         shard = Shard.restore(0, SETTINGS, None)
         for end_ms in range(batch_ms, until_ms + batch_ms, batch_ms):
             rows = [row for at_ms, row in self.rows if end_ms - batch_ms <= at_ms < end_ms]
-            events = [event for row in rows for event in parse_row(row)]
+            events = [event for row in rows if row.source != CLUSTER for event in parse_row(row)]
+            events += [read_cluster_row(row.value).named(0) for row in rows if row.source == CLUSTER]
             wall_ms = T0 + end_ms + DELAY_MS if wall else None
             self.outputs += [
                 {**o, "seq": len(self.outputs) + n} for n, o in enumerate(shard.apply(events, wall_ms=wall_ms))
@@ -257,6 +260,19 @@ def test_a_move_between_skewed_clocks_is_judged_by_the_new_clock(by):
     assert lived.of("session-expired")[0].deadline_ms == T0 + 119_400 + 6_000
 
 
+def test_a_second_move_is_judged_by_the_newest_clock():
+    """Broker-3's clock is an hour ahead. It takes over from broker-2 at 80 s, and m2 dies at 120 s."""
+    story = stable("m1", "m2")
+    story.brokers |= {"broker-2": 0, "broker-3": 0}
+    for from_ms, until_ms, broker in ((1_000, 40_000, "broker-1"), (41_000, 80_000, "broker-2")):
+        story.beats("m1", from_ms, until_ms, broker=broker).beats("m2", from_ms + 400, until_ms, broker=broker)
+        story.beat(until_ms + 500, "m1", error=16, broker=broker)
+    story.beats("m1", 81_000, 140_000, broker="broker-3").beats("m2", 81_400, 120_000, broker="broker-3")
+    lived = Lived(story, 140_000, clocks={"broker-3": stepped(20_000, HOUR_MS)})
+    assert lived.accusations == [("session-expired", "m2")]
+    assert lived.shard.clock.progress_ms == lived.shard.clock.brokers["broker-3"].line_ms
+
+
 def test_a_pause_of_a_minute_is_no_step():
     story = stable("m1", "m2").beats("m1", 1_000, 30_000).beats("m2", 1_400, 30_000)
     story.beats("m1", 90_500, 120_000).beats("m2", 90_600, 120_000).silent(30_500, 90_000)
@@ -374,3 +390,41 @@ def test_whatever_a_clock_does_the_living_are_not_accused_and_the_dead_are_told(
     extra = [misdated(at_ms, clocks["broker-1"](at_ms) + ahead_ms) for at_ms, ahead_ms in outliers]
     lived = Lived(story, 140_000, clocks=clocks, extra=extra, restore=restore)
     assert lived.accusations == ([("session-expired", "m2")] if dies else [])
+
+
+def a_failover(*, metadata, dies):
+    """Broker-1 coordinates a stable group and dies, or resigns, at 60 s. Broker-2 goes on. At 120 s m2 dies."""
+    story = stable("m1", "m2").beats("m1", 1_000, 60_000).beats("m2", 1_400, 59_400)
+    story.brokers |= {"broker-2": 0, "broker-3": 0}
+    if dies:
+        story.silent(60_000, 999_000)
+    else:
+        story.beat(61_000, "m1", error=16)
+    if metadata:
+        story.leads(500, "broker-1", *range(5_000, 61_000, 5_000))
+        story.leads(64_000, "broker-2", *range(69_000, 140_000, 5_000))
+    story.beats("m1", 63_000, 140_000, broker="broker-2").beats("m2", 63_400, 120_000, broker="broker-2")
+    return story
+
+
+FIRST_STEPS = st.lists(st.tuples(st.integers(10_000, 45_000), STEP_MS), max_size=2)
+
+
+@settings(max_examples=15, deadline=None)
+@given(old=FIRST_STEPS, new=FIRST_STEPS, metadata=st.booleans(), dies=st.booleans(), restore=st.booleans())
+@example(old=[(20_000, HOUR_MS)], new=[], metadata=True, dies=True, restore=True)
+@example(old=[(20_000, -HOUR_MS)], new=[], metadata=True, dies=True, restore=True)
+@example(old=[(20_000, -MINUTE_MS)], new=[], metadata=False, dies=True, restore=True)
+@example(old=[(20_000, -HOUR_MS)], new=[], metadata=False, dies=True, restore=True)
+@example(old=[(20_000, -HOUR_MS)], new=[(20_000, -MINUTE_MS)], metadata=True, dies=True, restore=True)
+@example(old=[], new=[(20_000, HOUR_MS)], metadata=False, dies=True, restore=True)
+def test_a_failover_is_seen_and_judged_whatever_the_clocks_do(old, new, metadata, dies, restore):
+    clocks = {
+        "broker-1": lambda at_ms: sum(by_ms for from_ms, by_ms in old if at_ms >= from_ms),
+        "broker-2": lambda at_ms: sum(by_ms for from_ms, by_ms in new if at_ms >= from_ms),
+    }
+    lived = Lived(a_failover(metadata=metadata, dies=dies), 140_000, clocks=clocks, restore=restore)
+    assert lived.shard.clock.coordinator == "broker-2"
+    assert lived.opened("telemetry-stalled", *ACCUSING) == [("session-expired", "m2")]
+    assert lived.of("session-expired")[0].deadline_ms == T0 + 119_400 + 6_000 + clocks["broker-2"](120_000)
+    assert lived.outputs[-1]["held"] < 50
