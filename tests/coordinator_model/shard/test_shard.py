@@ -158,6 +158,20 @@ def test_a_broker_that_left_the_cluster_is_no_longer_reported():
     assert progress(shard.apply([], wall_ms=T0 + 9_000))["brokers"].keys() == {"broker-1"}
 
 
+def test_a_clock_that_stepped_is_no_longer_reported_once_its_broker_has_left_the_cluster():
+    """Later a broker of that name is a new one, so nothing else would end the finding."""
+    shard = Shard.restore(0, SETTINGS, None)
+    shard.apply(events_until(dying(), 8_000), wall_ms=T0 + 8_100)
+    shard.clock.read("gone", "t/0", T0 - 2 * GONE_MS)
+    shard.memory.watch.stepped("gone", T0 - 2 * GONE_MS, -3_600_000, lasting=True)
+    shard.apply([], wall_ms=T0 + 8_500)
+    assert shard.memory.watch.clocks.keys() == {"gone"}
+    shard.clock.leadership.named_ms = T0
+    told = [output for output in shard.apply([], wall_ms=T0 + 9_000) if output["kind"] == "report"]
+    assert [output["findings"] for output in told if not output["group"]] == [[]]
+    assert shard.memory.watch.clocks == {}
+
+
 def test_a_deleted_group_leaves_its_name_and_count_of_lives_only():
     story = stable("m1").beats("m1", 1_000, 3_000).deleted(4_000)
     shard = Shard.restore(0, SETTINGS, None)
