@@ -87,12 +87,11 @@ def _date_as_read(memory: ShardMemory, fresh: FreshEvents, latest_ms: int, wall_
     """Let records from the future, new ones and held ones, count as written now; return how many.
 
     The coordinator dates its records, and its clock may be ahead of the other brokers' clocks. So its own newest line
-    counts, too. If no line has come, nothing is held back.
+    counts, too. If only records are read, this machine's clock shows the present.
     """
-    clock = memory.clock
-    if wall_ms is None or not clock.brokers:
+    if wall_ms is None:
         return 0
-    coordinator = clock.brokers.get(clock.coordinator or "")
+    coordinator = memory.clock.brokers.get(memory.clock.coordinator or "")
     present_ms = latest_ms if coordinator is None else max(latest_ms, coordinator.line_ms)
     credible_ms = max(present_ms, wall_ms) + hold_ms
     return sum(date_as_read(records, present_ms, credible_ms) for records in (fresh.others, memory.held))

@@ -186,10 +186,11 @@ class Live:
         self.settings = ShardSettings(cluster="c", partitions=1, live_from_ms=T0, **settings)
         self.state, self.open, self.transitions = None, {}, []
 
-    def batch(self, story, from_ms, until_ms, wall_ms):
-        events = [
-            event for row in unlogged(story, until_ms) if row.timestamp_ms > T0 + from_ms for event in parse_row(row)
-        ]
+    def batch(self, story, from_ms, until_ms, wall_ms, ahead_ms=0):
+        """Apply what was written in a time; its dates are ``ahead_ms`` ahead."""
+        rows = [row for row in unlogged(story, until_ms) if row.timestamp_ms > T0 + from_ms]
+        dated = [row._replace(timestamp_ms=row.timestamp_ms + ahead_ms) for row in rows]
+        events = [event for row in dated for event in parse_row(row)]
         shard = Shard.restore(0, self.settings, self.state)
         said = shard.apply(events, wall_ms=T0 + wall_ms)
         self.state = shard.dump()
@@ -267,6 +268,14 @@ def test_a_record_from_the_future_moves_no_time_beside_this_machines_clock():
     assert live.of("partition-unowned") in ([], [("opened", "warn", 10_000)])
     live.batch(story, HOUR_MS, HOUR_MS, 6_500)
     assert ("escalated", "page", 60_000) not in live.of("partition-unowned")
+
+
+@pytest.mark.parametrize("ahead_ms", [60_000, 24 * HOUR_MS])
+def test_who_is_listed_after_a_record_from_the_future_has_returned(ahead_ms):
+    story = Story().record(1_000, 1, "m1", "m2").record(10_000, 2, "m1").record(30_000, 3, "m1", "m2")
+    live = Live().batch(story, -1, 1_000, 1_500)
+    live.batch(story, 1_000, 10_000, 10_500, ahead_ms=ahead_ms).batch(story, 10_000, 30_000, 30_500)
+    assert live.of("member-removed") == [("opened", "info", 10_500), ("closed", "info", 30_000)]
 
 
 @pytest.mark.parametrize("story", [flapping, deploying], ids=["a storm", "a deploy"])
