@@ -339,7 +339,7 @@ def test_nobody_has_to_read_what_a_stable_kip848_group_leaves_without_an_owner(t
     assert severities(told) == [("opened", "warn", 55_000), ("closed", "warn", 115_501)]
 
 
-def test_a_partition_of_a_kip848_group_is_unowned_until_its_next_owner_has_reconciled():
+def test_a_kip848_partition_is_unowned_until_its_next_owner_has_reconciled():
     replica = GroupReplica("orders", type=GroupType.CONSUMER, state=GroupState.RECONCILING)
     replica.members["m1"] = Member("m1", topics=["t"], assignment={"an id": [0]})
     assert replica.unowned({"an id": [0, 1]}, {}) == [("an id", 1)]

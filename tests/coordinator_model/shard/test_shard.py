@@ -158,7 +158,7 @@ def test_a_broker_that_left_the_cluster_is_no_longer_reported():
     assert progress(shard.apply([], wall_ms=T0 + 9_000))["brokers"].keys() == {"broker-1"}
 
 
-def test_a_clock_that_stepped_is_no_longer_reported_once_its_broker_has_left_the_cluster():
+def test_a_clock_that_stepped_is_forgotten_with_its_broker():
     """Later a broker of that name is a new one, so nothing else would end the finding."""
     shard = Shard.restore(0, SETTINGS, None)
     shard.apply(events_until(dying(), 8_000), wall_ms=T0 + 8_100)
