@@ -18,6 +18,7 @@ record, but at most ``RECORD_AHEAD_MS`` ahead of the monitor's own clock.
 
 from dataclasses import dataclass, field
 
+from coordinator_model.brokers.accepted_heartbeats import AcceptedHeartbeats
 from coordinator_model.brokers.blindness import COARSE_INSTANTS, LINES_LOST, BlindWindow, add_window
 from coordinator_model.brokers.coordinator_check import Proof
 from coordinator_model.brokers.former_coordinators import GOES_ON_MS, FormerCoordinators
@@ -34,9 +35,6 @@ MAX_TIMER_RESETS = 16
 """Timer resets kept per shard. Session timeouts are bounded, so older resets no longer matter."""
 MAX_BROKERS = 4_096
 """Brokers kept per shard. Their names come from record keys, which anybody who may write the topic can choose."""
-PROOF_STEP_MS = 100
-MAX_PROOFS = 600
-"""Proofs kept per shard: those of a minute, which is far longer than any grace."""
 MAX_LOAD_MS = 30_000
 """If the coordinator has answered heartbeats with 0 for this long and given no other answer, it counts as loaded. A
 busy broker took 6 s to load 50 partitions."""
@@ -62,8 +60,7 @@ class CoordinatorTracker(SteppedClocks):
     last_answer_ms: int = 0
     covered_since_ms: int = 0
     timer_resets: list[TimerReset] = field(default_factory=list)
-    proofs: list[tuple[int, int]] = field(default_factory=list)
-    """(line instant, greatest arrival) of accepted heartbeats, thinned, oldest first."""
+    accepted: AcceptedHeartbeats = field(default_factory=AcceptedHeartbeats)
     floor_ms: int = 0
     """The progress under former coordinators. A move of the coordinator never sets progress back."""
     leadership: Leadership = field(default_factory=Leadership)
@@ -531,31 +528,3 @@ class CoordinatorTracker(SteppedClocks):
         horizon_ms = new.low_ms - LONGEST_SESSION_MS
         recent = [r for r in self.timer_resets if (r.high_ms or r.low_ms) >= horizon_ms]
         self.timer_resets = [*recent[-(MAX_TIMER_RESETS - 1) :], new]
-
-    def prove(self, line_ms: int, arrival_ms: int) -> bool:
-        """Remember a heartbeat that arrived at ``arrival_ms`` and was accepted, with its line at ``line_ms``.
-
-        Return whether it was kept. At most ten a second are kept.
-        """
-        proofs = self.proofs
-        if proofs and line_ms < proofs[-1][0] + PROOF_STEP_MS:
-            return False
-        proofs.append((line_ms, max(arrival_ms, proofs[-1][1]) if proofs else arrival_ms))
-        if len(proofs) > MAX_PROOFS:
-            del proofs[: MAX_PROOFS // 2]
-        return True
-
-    @property
-    def newest_proof_ms(self) -> int:
-        """The latest arrival of an accepted heartbeat; 0: none is known."""
-        return self.proofs[-1][1] if self.proofs else 0
-
-    def proven_ms(self, arrival_ms: int, grace_ms: int) -> int | None:
-        """Return when the first heartbeat that arrived at ``arrival_ms`` or later is ``grace_ms`` old; None: none."""
-        return next((line_ms + grace_ms for line_ms, best_ms in self.proofs if best_ms >= arrival_ms), None)
-
-    def proof_arrival_ms(self, at_ms: int, grace_ms: int) -> int:
-        """Return the latest arrival among heartbeats whose line is ``grace_ms`` old at ``at_ms``; drop older ones."""
-        while len(self.proofs) > 1 and self.proofs[1][0] <= at_ms - grace_ms:
-            del self.proofs[0]
-        return self.proofs[0][1] if self.proofs and self.proofs[0][0] <= at_ms - grace_ms else 0

@@ -39,6 +39,7 @@ from coordinator_model.replica import (
     rebalances,
     refusals,
     rolled_back_replacement,
+    sync,
     zombies,
 )
 from coordinator_model.replica.group import GroupReplica
@@ -181,7 +182,7 @@ def _answer(replica: GroupReplica, event: Answer, context: JudgementContext) -> 
         case JoinAnswered():
             join.join(replica, event, context)
         case SyncAnswered():
-            classic.sync(replica, event, context)
+            sync.sync(replica, event, context)
         case LeaveAnswered():
             leave.leave(replica, event, context)
         case ConsumerHeartbeat():

@@ -6,7 +6,7 @@ If a member has a finding or fewer than two heartbeats, or its group rebalances,
 
 from collections.abc import Iterator
 
-from coordinator_model.brokers.broker_clock import PROOF_STEP_MS
+from coordinator_model.brokers.accepted_heartbeats import STEP_MS
 from coordinator_model.heartbeat_block import FastRow
 from coordinator_model.shard.groups import Groups
 from coordinator_model.shard.heartbeat_table import MAX_INTERVAL_MS
@@ -41,7 +41,7 @@ class FastPath:
             heartbeat_table.generation,
         )
         names = clock.listeners.names
-        proof_due_ms = clock.proofs[-1][0] + PROOF_STEP_MS if clock.proofs else 0
+        proof_due_ms = clock.accepted.next_ms
         line_ms, gap_ms, done = broker.line_ms, self._groups.settings.thresholds.progress_gap_ms, 0
         for order_ms, group, member_id, generation, error, applied_ms, arrival_ms, name in rows:
             if error != 0 or order_ms >= due_ms or order_ms - line_ms > gap_ms:
@@ -59,7 +59,7 @@ class FastPath:
                 last[slot] = applied_ms
             if order_ms >= proof_due_ms:
                 self._schedule.prove(order_ms, arrival_ms)
-                proof_due_ms, due_ms = order_ms + PROOF_STEP_MS, self._groups.agenda.due_ms
+                proof_due_ms, due_ms = order_ms + STEP_MS, self._groups.agenda.due_ms
             done += 1
         if done:
             broker.line_ms = line_ms

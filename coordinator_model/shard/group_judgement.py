@@ -117,7 +117,8 @@ class GroupJudgement:
         """Note when to look at a group again, or which proof its verdict waits for."""
         group, proven_ms = replica.group, None
         if evaluation.proof_ms is not None:
-            proven_ms = self._groups.clock.proven_ms(evaluation.proof_ms, self._groups.thresholds_of(group).grace_ms)
+            accepted, grace_ms = self._groups.clock.accepted, self._groups.thresholds_of(group).grace_ms
+            proven_ms = accepted.settled_ms(evaluation.proof_ms, grace_ms)
         # A group that ends is due at its tombstone's instant: later records do not belong to the tombstone's write.
         due_ms = lost_by_ms(replica, context) if replica.ending_ms is None else replica.ending_ms
         self._groups.agenda.note_look(group, evaluation, FAR_MS if due_ms is None else due_ms, proven_ms)

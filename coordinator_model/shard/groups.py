@@ -68,7 +68,7 @@ class Groups:
             commits=self.commit_times.of_group(group, progress_ms),
             live_from_ms=self.settings.live_from_ms,
             covered_since_ms=self.clock.covered_since_ms,
-            proof_arrival_ms=self.clock.proof_arrival_ms(progress_ms, thresholds.grace_ms),
+            proof_arrival_ms=self.clock.accepted.settled_arrival_ms(progress_ms, thresholds.grace_ms),
             consumer_session_timeout_ms=self.settings.session_timeout_ms(group, self._type_of(group), thresholds),
             thresholds=thresholds,
             topic_partitions=self.settings.topic_partitions,
@@ -77,7 +77,7 @@ class Groups:
             blind=self.clock.blind,
             hole_is_open=self.clock.hole_is_open,
             by_records=self.clock.by_records,
-            coordinates_ms=self.clock.newest_proof_ms,
+            coordinates_ms=self.clock.accepted.newest_arrival_ms,
             claims=self.clock.claims,
             reported={told.rule: told.severity for told in self.memory.reported.get(group, ()) if told.who == group},
         )

@@ -65,7 +65,7 @@ class Schedule:
 
     def prove(self, line_ms: int, arrival_ms: int) -> None:
         """Note an accepted heartbeat. A verdict that waited for it is due a grace after the heartbeat's line."""
-        if self._clock.prove(line_ms, arrival_ms) and self._groups.agenda.unproved:
+        if self._clock.accepted.note(line_ms, arrival_ms) and self._groups.agenda.unproved:
             for group in self._groups.agenda.proved_by(arrival_ms):
                 self._groups.agenda.look_at(group, line_ms + self._groups.thresholds_of(group).grace_ms)
 

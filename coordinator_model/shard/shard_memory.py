@@ -5,6 +5,7 @@ from dataclasses import astuple, dataclass, field, fields
 from itertools import starmap
 from typing import Any, NamedTuple, get_args
 
+from coordinator_model.brokers.accepted_heartbeats import AcceptedHeartbeats
 from coordinator_model.brokers.blindness import BlindWindow
 from coordinator_model.brokers.broker_clock import CoordinatorTracker
 from coordinator_model.brokers.former_coordinators import FormerCoordinators
@@ -97,7 +98,7 @@ class ShardMemory:
                 clock.coordinator_since_ms,
                 clock.last_answer_ms,
                 clock.covered_since_ms,
-                clock.proofs,
+                clock.accepted.kept,
                 clock.floor_ms,
                 clock.record_ms,
             ],
@@ -136,7 +137,7 @@ class ShardMemory:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "ShardMemory":
         """Read what ``as_dict`` returned."""
-        coordinator, since_ms, last_answer_ms, covered_since_ms, proofs, floor_ms, record_ms = values["clock"]
+        coordinator, since_ms, last_answer_ms, covered_since_ms, accepted, floor_ms, record_ms = values["clock"]
         named_ms, node, leader, others, unlogged_ms, claims, *rest = values["leadership"]
         names, pair, *turns = values["listeners"]
         clock = CoordinatorTracker(
@@ -146,7 +147,7 @@ class ShardMemory:
             last_answer_ms=last_answer_ms,
             covered_since_ms=covered_since_ms,
             timer_resets=[TimerReset(low, high, Cause(cause), *rest) for low, high, cause, *rest in values["restarts"]],
-            proofs=[(line_ms, arrival_ms) for line_ms, arrival_ms in proofs],
+            accepted=AcceptedHeartbeats([(line_ms, arrival_ms) for line_ms, arrival_ms in accepted]),
             floor_ms=floor_ms,
             leadership=Leadership(named_ms, node, leader, tuple(others), unlogged_ms, _claims(claims), *rest),
             former=_to_former(*values["former"]),

@@ -252,20 +252,6 @@ def test_the_watermark_is_that_of(name):
     assert made.watermark_ms(10_000) == watermark_ms
 
 
-def test_a_proof_counts_once_its_line_is_a_grace_old():
-    made = CoordinatorTracker()
-    made.prove(1_000, 990)
-    made.prove(2_000, 1_980)
-    assert [made.proof_arrival_ms(at_ms, 500) for at_ms in (1_499, 1_500, 2_499, 2_500)] == [0, 990, 990, 1_980]
-
-
-def test_a_proof_that_arrived_earlier_than_one_before_it_proves_no_less():
-    made = CoordinatorTracker()
-    made.prove(1_000, 990)
-    made.prove(2_000, 100)
-    assert made.proof_arrival_ms(9_000, 500) == 990
-
-
 def test_names_of_strangers_do_not_fill_the_memory():
     made = clock(*((f"broker-{n}", n, None) for n in range(MAX_BROKERS + 50)))
     assert len(made.brokers) == MAX_BROKERS

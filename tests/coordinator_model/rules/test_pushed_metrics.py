@@ -98,7 +98,7 @@ def test_a_young_poll_of_one_that_left_proves_that_it_lives(age_s, found):
     assert told.opened("poll-exceeded") == (["m1"] if found else [])
 
 
-def test_a_push_from_before_the_join_does_not_accuse_who_left_within_an_interval_of_it():
+def test_a_push_from_before_its_join_accuses_nobody_who_left_soon():
     """It waited at a broker that paused, while the client polled, joined and was closed."""
     told = modern("m2", leave_ms=40_500).pushes(41_000, "m1", 63).play(45_000)
     assert told.opened("poll-exceeded") == []

@@ -59,7 +59,7 @@ def test_a_phase_whose_timer_ran_late_was_missed():
 
 # whether an id had been given out (79) -> when m2's session ended
 @pytest.mark.parametrize(("given", "deadline_ms"), [(True, 15_300), (False, 10_000)])
-def test_a_phase_that_a_newcomer_may_have_begun_does_not_make_a_commit_a_transactions(given, deadline_ms):
+def test_a_phase_that_a_newcomer_began_makes_no_commit_a_transactions(given, deadline_ms):
     """m2 is heard last at 4,000 and commits at 9,300. m1 is told to rejoin at 10,000, and m3 asks twice to join.
 
     Only the end of m2's session could begin the phase otherwise: then the commit had not restarted its timer.
