@@ -96,7 +96,8 @@ class FreshEvents:
     def _is_new(self, event: Event) -> bool:
         """Note the offset of an event, and return whether the event was not read before."""
         place, offset = event[2:4], event.offset
-        if offset > self._seen.get(place, -1):
+        if offset > self._seen.get(place, -1) or (type(event) is LeaderNamed and offset != self._seen[place]):
+            # the offset of a leader is an instant of this machine's clock, which may be set back
             if offset > self._greatest.get(place, -1):
                 self._greatest[place] = offset
             return True
