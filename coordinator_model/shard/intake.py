@@ -53,16 +53,17 @@ def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
     recreated = fresh.recreated(sifted)
     lost = lost_lines(memory, sifted, batch.read, recreated)
     _note_read(memory, sifted, batch.wall_ms)
-    fresh.note_read(sifted, recreated)
     latest_ms = _latest_ms(memory, sifted, batch.wall_ms)
-    told, from_future = _told(memory, fresh, latest_ms, hold_ms)
+    credible_ms = _credible_ms(latest_ms, batch.wall_ms)
     redated = _date_as_read(memory, fresh, latest_ms, batch.wall_ms, hold_ms)
+    fresh.note_read(sifted, recreated, credible_ms)
+    told, from_future = _told(memory, fresh, latest_ms, hold_ms)
     others = [*fresh.others, *told, *_named(memory, fresh, batch.wall_ms)]
     parts, future = _parts(memory, sifted, others, fresh.commits, hold_ms), 0
     if not batch.final:
         until_ms = watermark_ms(memory, parts[-1], latest_ms, batch.records_read_ms, hold_ms)
         parts[-1] = hold_back(memory, parts[-1], until_ms)
-        future = leave_out_future(memory, _credible_ms(latest_ms, batch.wall_ms))
+        future = leave_out_future(memory, credible_ms)
     misdated = [*sifted.misdated, *from_future]
     return Taken(parts, sifted.steps, misdated, fresh.duplicates, lost, fresh.committed, future, redated)
 
