@@ -375,13 +375,14 @@ def _has_moved(incident: Incident, view: Mapping[str, Any]) -> bool:
 def _unowned(incident: Incident, view: Mapping[str, Any]) -> list[Partition]:
     """Return the incident's partitions that nobody reads now, as ``GroupReplica.unowned`` does.
 
-    A group without members has none. The view does not show which partitions exist.
+    The group is stable. One without members, and one that is not classic, has none. The view does not show which
+    partitions exist.
     """
     members = view["members"]
-    if not members or any(member.get("partitions_left_out") for member in members):
+    known = members and not any(member.get("partitions_left_out") for member in members)
+    if not known or view.get("type") != GroupType.CLASSIC:
         return []
-    is_classic = view.get("type") == GroupType.CLASSIC
-    topics = subscribed(member.get("topics") or () for member in members) if is_classic else None
+    topics = subscribed(member.get("topics") or () for member in members)
     places = [(topic, number) for topic, number in incident.partitions]
     return unowned(wanted(places, topics), (place for member in members for place in held_by(member)))
 

@@ -33,8 +33,6 @@ from coordinator_model.thresholds import Thresholds
 
 MAX_TIMER_RESETS = 16
 """Timer resets kept per shard. Session timeouts are bounded, so older resets no longer matter."""
-MAX_PROBES = 8
-"""Probe connections kept per broker. The last number of a broken connection stays behind."""
 MAX_BROKERS = 4_096
 """Brokers kept per shard. Their names come from record keys, which anybody who may write the topic can choose."""
 MAX_LOAD_MS = 30_000
@@ -240,17 +238,11 @@ class CoordinatorTracker(SteppedClocks):
         clock = self._clock(broker)
         if line_ms < clock.probed_ms.get(connection, 0):
             return  # a line that was sent again
-        probes = clock.probes
-        last = probes.pop(connection, None)
-        probes[connection] = probe
-        if len(probes) > MAX_PROBES:
-            clock.probed_since_ms.pop(forgotten := next(iter(probes)), None)
-            clock.probed_ms.pop(forgotten, None)
-            clock.bunches.pop(forgotten, None)
-            del probes[forgotten]
+        last = clock.probes.get(connection)
+        clock.probes[connection] = probe
+        since_ms = clock.note_connection(connection, line_ms)
         heard_ms = clock.probed_ms.get(connection, before_ms)
         clock.probed_ms[connection] = line_ms
-        since_ms = clock.probed_since_ms.setdefault(connection, line_ms)
         self._note_bunch(broker, connection, line_ms, heard_ms, follows=last is not None and probe == last + 1)
         allowed = PROBES_IN_FLIGHT if clock.silent_to_ms > heard_ms else 0
         if last is not None and probe - last - 1 > allowed:

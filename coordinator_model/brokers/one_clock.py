@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 
 PROBE_DUE_MS = 2_500
 """After a hole the next probe comes within this time, even if it has to reconnect."""
+MAX_PROBES = 8
+"""Probe connections kept per broker. The last number of a broken connection stays behind."""
 
 
 @dataclass(slots=True)
@@ -21,7 +23,7 @@ class BrokerClock:
     """The last hole in its lines: a pause, a restart or a loss."""
     silent_to_ms: int = 0
     probed_since_ms: dict[str, int] = field(default_factory=dict)
-    """When each probe connection was first seen."""
+    """When each probe connection was first seen. The connection that was heard last is the last one."""
     lost_to_ms: int = 0
     """Lines before this instant are known to be lost, so a hole up to it is not a pause."""
     stepped_ms: int = 0
@@ -38,6 +40,17 @@ class BrokerClock:
     """Since when a line of the coordinator was awaited when this broker's newest line was applied, see ``silence``."""
     quiet_seen_ms: int = 0
     """This broker's first line since then, by its own clock."""
+
+    def note_connection(self, connection: str, at_ms: int) -> int:
+        """Note that a probe connection is heard; return since when it is known. Of many, the last heard are kept."""
+        since_ms = self.probed_since_ms.pop(connection, at_ms)
+        self.probed_since_ms[connection] = since_ms
+        for forgotten in list(self.probed_since_ms)[:-MAX_PROBES]:
+            del self.probed_since_ms[forgotten]
+            self.probes.pop(forgotten, None)
+            self.probed_ms.pop(forgotten, None)
+            self.bunches.pop(forgotten, None)
+        return since_ms
 
     def has_been_probed(self, for_ms: int, at_ms: int) -> bool:
         """Tell whether the first probe was heard so long before an instant."""

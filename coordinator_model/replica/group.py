@@ -297,12 +297,14 @@ class GroupReplica:
 
         ``counts``: topic to its number of partitions, as far as it is known. Nobody has to read a partition that does
         not exist any more or, once the group is at rest, one of a topic that no member subscribes to any more. Members
-        of newer groups own topics by id and subscribe by name, so their subscriptions are not compared.
+        of newer groups own topics by id and subscribe by name. But their coordinator assigns each partition that
+        exists and is subscribed to. So once such a group is stable, nobody wants what has no owner.
         """
         places = [place for place in partitions_of(assignment) if place[1] < counts.get(place[0], place[1] + 1)]
         if self.state not in (GroupState.STABLE, GroupState.RECONCILING, GroupState.ASSIGNING):
             return unowned(places, ())
-        if not self.owners_known:
+        is_classic = self.type is GroupType.CLASSIC
+        if not self.owners_known or (self.state is GroupState.STABLE and not is_classic):
             return []
-        topics = subscribed(member.topics for member in self.members.values())
-        return unowned(wanted(places, topics if self.type is GroupType.CLASSIC else None), self.owned())
+        topics = subscribed(member.topics for member in self.members.values()) if is_classic else None
+        return unowned(wanted(places, topics), self.owned())

@@ -23,7 +23,10 @@ BROKER_CLOCK = Rule(
         "a broker's clock jumped by more than `hold_ms`, forward or back, and now differs from the other brokers'"
         " clocks or this machine's"
     ),
-    clears="`recovered` (the clock is back; without another clock to compare with, after `resolve_after_ms`)",
+    clears=(
+        "`recovered` (the clock is back, or the broker has left the cluster: metadata does not list it, and it has been"
+        " silent for a day; without another clock to compare with, after `resolve_after_ms`)"
+    ),
     thresholds=("hold_ms", "resolve_after_ms"),
 )
 

@@ -112,7 +112,9 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
     if departure.rule is None:
         return Verdict(None, None)
     if context.progress_ms < departure.judge_after_ms or not departure.judged:
-        return Verdict(None, departure.judge_after_ms)
+        # if time passes without a record, a removal stays unjudged: what is past is not due again
+        past = context.by_records and departure.judge_after_ms <= context.progress_ms
+        return Verdict(None, None if past else departure.judge_after_ms)
     severity, page_ms = _severity(replica, departure, context)
     finding = _finding(replica, departure, severity, context)
     if departure.refuted_ms is not None:

@@ -22,9 +22,9 @@ PARTITION_UNOWNED = Rule(
     ),
     true_when=(
         "at least one partition of a topic that a stable classic group subscribes to has had no owner for"
-        " `unstable_after_ms`. It becomes a page after `page_after_ms`. Partitions that are added while `run` runs are"
-        " judged five minutes after `run` has noticed them: by then, consumers have noticed them, too. KIP-848 groups"
-        " are not judged"
+        " `unstable_after_ms`. It becomes a page after `page_after_ms`. Partitions that are added after the first"
+        " start of `run` are judged five minutes after `run` has noticed them: by then, consumers have noticed them,"
+        " too. KIP-848 groups are not judged"
     ),
     clears="`recovered` (every partition has an owner, or the group is not stable)",
     thresholds=("unstable_after_ms", "page_after_ms"),

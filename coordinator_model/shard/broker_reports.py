@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from coordinator_model.brokers.blindness import NO_LINES, NO_REQUEST_LOG
 from coordinator_model.brokers.coordinator_check import Proof
+from coordinator_model.brokers.gone_brokers import forget_gone
 from coordinator_model.brokers.line_clocks import Step
 from coordinator_model.brokers.one_clock import BrokerClock
 from coordinator_model.brokers.silence import silence_by_peer_ms, silence_by_wall_ms
@@ -128,6 +129,16 @@ class BrokerReports:
         at_ms = step.to_ms - step.total_ms if step.lasting else step.to_ms
         if self._memory.watch.stepped(step.broker, at_ms, step.total_ms, lasting=step.lasting):
             self.report([max(at_ms, self._memory.clock.progress_ms)])
+
+    def forget_gone(self) -> None:
+        """Forget the brokers that have left the cluster, and report that their clocks matter no more."""
+        clock, watch = self._memory.clock, self._memory.watch
+        forget_gone(clock)
+        gone = watch.clocks.keys() - clock.brokers.keys()
+        for broker in gone:
+            del watch.clocks[broker]
+        if gone:
+            self.report([clock.progress_ms])
 
     def peer(self, broker: str) -> None:
         """Report that no line of the coordinator comes, if the newest line of another broker of a capture shows it."""

@@ -174,10 +174,12 @@ def fresh_rows(rows: list[CommitRow], read_to: ReadTo) -> list[CommitRow]:
     return [row for row in rows if row[1] > read_to.offset or row[0] > read_to.at_ms]
 
 
-def now_read(rows: list[CommitRow], read_to: ReadTo) -> ReadTo:
-    """Return how far commits have been read, after these rows."""
+def now_read(rows: list[CommitRow], read_to: ReadTo, credible_ms: int) -> ReadTo:
+    """Return how far commits have been read, after these rows. Instants after ``credible_ms`` do not count."""
     if not rows:
         return read_to
     offsets, newest_ms = [row[1] for row in rows], max(rows, key=itemgetter(0))[0]
+    if newest_ms > credible_ms:
+        newest_ms = max((row[0] for row in rows if row[0] <= credible_ms), default=0)
     again = min(offsets) <= read_to.offset
     return ReadTo(max(offsets) if again else max(read_to.offset, *offsets), max(newest_ms, read_to.at_ms))

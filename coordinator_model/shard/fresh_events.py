@@ -96,7 +96,8 @@ class FreshEvents:
     def _is_new(self, event: Event) -> bool:
         """Note the offset of an event, and return whether the event was not read before."""
         place, offset = event[2:4], event.offset
-        if offset > self._seen.get(place, -1):
+        if offset > self._seen.get(place, -1) or (type(event) is LeaderNamed and offset != self._seen[place]):
+            # the offset of a leader is an instant of this machine's clock, which may be set back
             if offset > self._greatest.get(place, -1):
                 self._greatest[place] = offset
             return True
@@ -114,19 +115,23 @@ class FreshEvents:
         doubted = {line[2:5] for line in sifted.misdated} | {line[2:5] for line in sifted.waiting}
         return {place for place, events in self._again.items() if any(e[2:5] not in doubted for e in events.values())}
 
-    def note_read(self, sifted: Sifted, recreated: AbstractSet[Place]) -> None:
-        """Note the offsets and instants that were read now, and leave out commits that were read before."""
-        self._leave_out_commits()
+    def note_read(self, sifted: Sifted, recreated: AbstractSet[Place], credible_ms: int) -> None:
+        """Note the offsets and instants that were read now, and leave out commits that were read before.
+
+        ``credible_ms``: a commit that is later moves nothing but the offset. If its topic was recreated, it would hide
+        all other commits until its instant. Records from the future have been redated before.
+        """
+        self._leave_out_commits(credible_ms)
         again = {place: max(self._again[place]) for place in recreated}
         self._memory.offsets = self._seen | self._greatest | again
         self._note_newest(sifted)
 
-    def _leave_out_commits(self) -> None:
+    def _leave_out_commits(self, credible_ms: int) -> None:
         """Leave out the commits that were read before, and note how far commits have been read."""
         read_to, rows = self._memory.commits_read, len(self.commits)
         self.commits = fresh_rows(self.commits, read_to)
         self.duplicates += rows - len(self.commits)
-        self._memory.commits_read = now_read(self.commits, read_to)
+        self._memory.commits_read = now_read(self.commits, read_to, credible_ms)
 
     def _note_newest(self, sifted: Sifted) -> None:
         """Note the newest instant that was read from each partition."""

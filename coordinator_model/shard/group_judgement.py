@@ -94,10 +94,10 @@ class GroupJudgement:
             due_ms = self._groups.agenda.group_due.get(group, FAR_MS)
             while due_ms <= present_ms and group in self._groups.memory.reported:
                 with self.isolated(group, due_ms):
-                    due_ms = max(self._age(group, due_ms), due_ms + 1)
+                    due_ms = self._age(group, due_ms)
 
     def _age(self, group: str, at_ms: int) -> int:
-        """Report which of a group's findings have ended by an instant; return when the next one may end."""
+        """Report which of a group's findings have ended by an instant; return the later instant when one may end."""
         replica, context = self._groups.replica(group), self._groups.context(group, at_ms)
         evaluation = evaluate(replica, context)
         told = {finding.key: finding.severity for finding in self._groups.memory.reported[group]}
@@ -111,7 +111,7 @@ class GroupJudgement:
         if conclude(replica, {}, ended):
             self._groups.group_store.touch(group)
         self._tell(replica, context, known, at_ms=at_ms, ended=ended)
-        return FAR_MS if evaluation.due_ms is None else evaluation.due_ms
+        return evaluation.due_ms if evaluation.due_ms is not None and evaluation.due_ms > at_ms else FAR_MS
 
     def _note_next_look(self, replica: GroupReplica, evaluation: Evaluation, context: JudgementContext) -> None:
         """Note when to look at a group again, or which proof its verdict waits for."""

@@ -53,16 +53,17 @@ def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
     recreated = fresh.recreated(sifted)
     lost = lost_lines(memory, sifted, batch.read, recreated)
     _note_read(memory, sifted, batch.wall_ms)
-    fresh.note_read(sifted, recreated)
     latest_ms = _latest_ms(memory, sifted, batch.wall_ms)
-    told, from_future = _told(memory, fresh, latest_ms, hold_ms)
+    credible_ms = _credible_ms(latest_ms, batch.wall_ms)
     redated = _date_as_read(memory, fresh, latest_ms, batch.wall_ms, hold_ms)
+    fresh.note_read(sifted, recreated, credible_ms)
+    told, from_future = _told(memory, fresh, latest_ms, hold_ms)
     others = [*fresh.others, *told, *_named(memory, fresh, batch.wall_ms)]
     parts, future = _parts(memory, sifted, others, fresh.commits, hold_ms), 0
     if not batch.final:
         until_ms = watermark_ms(memory, parts[-1], latest_ms, batch.records_read_ms, hold_ms)
         parts[-1] = hold_back(memory, parts[-1], until_ms)
-        future = leave_out_future(memory, _credible_ms(latest_ms, batch.wall_ms))
+        future = leave_out_future(memory, credible_ms)
     misdated = [*sifted.misdated, *from_future]
     return Taken(parts, sifted.steps, misdated, fresh.duplicates, lost, fresh.committed, future, redated)
 
@@ -87,12 +88,11 @@ def _date_as_read(memory: ShardMemory, fresh: FreshEvents, latest_ms: int, wall_
     """Let records from the future, new ones and held ones, count as written now; return how many.
 
     The coordinator dates its records, and its clock may be ahead of the other brokers' clocks. So its own newest line
-    counts, too. If no line has come, nothing is held back.
+    counts, too. If only records are read, this machine's clock shows the present.
     """
-    clock = memory.clock
-    if wall_ms is None or not clock.brokers:
+    if wall_ms is None:
         return 0
-    coordinator = clock.brokers.get(clock.coordinator or "")
+    coordinator = memory.clock.brokers.get(memory.clock.coordinator or "")
     present_ms = latest_ms if coordinator is None else max(latest_ms, coordinator.line_ms)
     credible_ms = max(present_ms, wall_ms) + hold_ms
     return sum(date_as_read(records, present_ms, credible_ms) for records in (fresh.others, memory.held))

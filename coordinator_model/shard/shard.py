@@ -15,7 +15,6 @@ shows whether anything is due.
 from collections.abc import Iterable, Mapping
 
 from coordinator_model.brokers.broker_clock import CoordinatorTracker
-from coordinator_model.brokers.gone_brokers import forget_gone
 from coordinator_model.commit_block import CommitBlock
 from coordinator_model.events import FAR_MS, Event, OffsetCommitted, Tick
 from coordinator_model.heartbeat_block import HeartbeatBlock
@@ -203,7 +202,7 @@ class Shard:
         self._brokers.expire(self.clock.progress_ms)
         refresh_views(self._groups, self._judgement)
         self._groups.forget_deleted(max(self.clock.progress_ms, taken.parts[-1].last_ms))
-        forget_gone(self.clock)
+        self._brokers.forget_gone()
         self._report_progress(wall_ms, heard_ms)
         return self._outputs.listed
 

@@ -12,6 +12,7 @@ from coordinator_model.added_partitions import AddedPartitions, added_partitions
 from streaming.config.kafka import Kafka
 from streaming.run.cluster_facts import SessionTimeouts, read_session_timeouts
 from streaming.run.every import Every
+from streaming.run.known_partitions import KnownPartitions
 from streaming.run.topic_ids import cut_short
 from streaming.run.topics import Assigned, Topics
 
@@ -28,15 +29,15 @@ class ClusterChanges:
 
     session_timeouts: SessionTimeouts
     partition_counts: dict[str, int]
-    """A topic that was deleted while this process ran has 0 partitions."""
+    """A topic that was deleted since `run` last read them before it was started, or later, has 0 partitions."""
     added_partitions: dict[str, AddedPartitions]
     cut_short: set[str]
     """Topics that were found twice in a row to end before what was read of them."""
 
-    def __init__(self, kafka: Kafka, topics: Topics) -> None:
-        self._kafka, self._topics = kafka, topics
+    def __init__(self, kafka: Kafka, topics: Topics, known: KnownPartitions) -> None:
+        self._kafka, self._topics, self._known = kafka, topics, known
         self.session_timeouts, self.cut_short = SessionTimeouts(), set()
-        self.partition_counts, self.added_partitions = {}, {}
+        self.partition_counts, self.added_partitions = known.read()
         self._suspected: set[str] = set()
         """Topics that were found so when this was last looked at; once is not enough, as a new leader may lag."""
         self._ids: dict[str, str] = {}
@@ -52,6 +53,7 @@ class ClusterChanges:
         before, now = self.partition_counts, self._topics.partition_counts()
         self.added_partitions |= added_partitions(before, now, time.time_ns() // 1_000_000)
         self.partition_counts = dict.fromkeys(before, 0) | now
+        self._known.keep(self.partition_counts, self.added_partitions)
         self._new_topics_due = Every(NEW_TOPICS_S)
 
     def reading_changes(self, assigned: Assigned, forget: AbstractSet[str], progress: Any) -> bool:

@@ -37,6 +37,7 @@ from streaming.run.cluster_watch import ClusterWatch
 from streaming.run.errors import RunError
 from streaming.run.every import Every
 from streaming.run.failures import failure_of
+from streaming.run.known_partitions import PARTITIONS_FILE, KnownPartitions
 from streaming.run.lag.end_offsets import EndOffsets
 from streaming.run.lag.group_lags import GroupLags
 from streaming.run.lag.kept import BrokenError, committed_batch
@@ -164,7 +165,8 @@ class Job:
         self._late_before_ms = NEVER_LATE_MS
         self._is_caught_up = False
         """Whether the last query had caught up when it was stopped for a restart: the next one then starts as such."""
-        self._changes = ClusterChanges(self.settings.kafka, self.topics)
+        known = KnownPartitions(self.settings.run.data_folder / PARTITIONS_FILE)
+        self._changes = ClusterChanges(self.settings.kafka, self.topics, known)
         self._topic_names = TopicNames(partial(ask_topic_names, self.settings.kafka.python_client()))
 
     def run(self) -> None:

@@ -59,9 +59,19 @@ def member(name="m1", partitions=(0, 1), **changes):
     }
 
 
-def report(*findings, at_ms=AT_MS + 1_000, members=(), stable_ms=0, state="Stable", broker="broker-1",
-           generation=3, announced_by="", **changes):  # fmt: skip
-    view = {"type": "classic", "state": state, "coordinator": broker, "members": list(members)}
+def report(
+    *findings,
+    at_ms=AT_MS + 1_000,
+    members=(),
+    stable_ms=0,
+    state="Stable",
+    broker="broker-1",
+    type_="classic",
+    generation=3,
+    announced_by="",
+    **changes,
+):
+    view = {"type": type_, "state": state, "coordinator": broker, "members": list(members)}
     view |= {"stable_since_ms": stable_ms, "generation": generation, "announced_by": announced_by}
     values = {"view": view, "findings": list(findings), "holder": "0"} | changes
     return GroupReport(cluster="c", group="g", at_ms=at_ms, **values)
@@ -224,6 +234,11 @@ ADOPTED = {
     "a minute stable, nobody subscribes to its topic any more": (
         {},
         report(members=[member(partitions=(), topics=["u"])], at_ms=LONG_AFTER),
+        "recovered",
+    ),
+    "a minute stable, its topic is known by id only": (
+        {},
+        report(members=[member(partitions=())], at_ms=LONG_AFTER, type_="consumer"),
         "recovered",
     ),
     "a minute stable, not all owners are known": (

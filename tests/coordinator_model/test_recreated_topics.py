@@ -13,6 +13,7 @@ from tests.support.story import T0, stable
 
 SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=0)
 LINES = ("lines-of-broker-1", 0)
+YEAR_2100_MS = 4_102_444_800_000
 ACCUSING = ("session-expired", "rebalance-timeout", "poll-exceeded")
 
 
@@ -33,8 +34,16 @@ def recreated(rows, at_ms, first=0, topics=("lines-of-broker-1",)):
     return again
 
 
-def live(rows, *, restore=False, read=False, twice=False):
-    """Outputs of a run that reads the rows in batches of a second; `twice`: each batch comes again."""
+def dated(row, misdated_ms):
+    misdated = row.topic == "__consumer_offsets" and row.timestamp_ms - T0 == misdated_ms
+    return row._replace(timestamp_ms=YEAR_2100_MS) if misdated else row
+
+
+def live(rows, *, restore=False, read=False, twice=False, misdated_ms=None):
+    """Outputs of a run that reads the rows in batches of a second; `twice`: each batch comes again.
+
+    What was written to the offsets topic at `misdated_ms` is dated 2100.
+    """
     shard, outputs, batches = Shard.restore(0, SETTINGS, None), [], {}
     for row in rows:
         batches.setdefault((row.timestamp_ms - T0) // 1_000, []).append(row)
@@ -42,7 +51,7 @@ def live(rows, *, restore=False, read=False, twice=False):
         lines = [row for row in batch if (row.topic, row.partition) == LINES]
         reads = [OffsetsRead(*LINES, lines[0].offset, lines[-1].offset)] if read and lines else []
         for _ in range(1 + twice):
-            events = [event for row in batch for event in parse_row(row)]
+            events = [event for row in batch for event in parse_row(dated(row, misdated_ms))]
             wall_ms = T0 + second * 1_000 + 1_200
             outputs += shard.apply(events, wall_ms=wall_ms, read=reads)
             if restore:
@@ -107,6 +116,16 @@ def test_lines_deleted_by_retention_are_no_coordinator_pause():
 def test_records_that_begin_again_are_read():
     story = stable("m1").beats("m1", 1_000, 30_000).record(20_000, 2, "m1", "m3")
     outputs, shard = live(recreated(story.source_rows(30_000), 15_000, topics=("__consumer_offsets",)))
+    [group] = shard.views()
+    assert [member["member_id"] for member in group["members"]] == ["m1", "m3"]
+    assert counted(outputs, "duplicates") == 0
+
+
+def test_a_record_and_a_commit_from_the_future_hide_nothing_that_begins_again():
+    story = stable("m1").beats("m1", 1_000, 30_000).record(10_000, 2, "m1").commit(10_000, "t", 0)
+    story.record(20_000, 3, "m1", "m3").commit(21_000, "t", 0)
+    rows = recreated(story.source_rows(30_000), 15_000, topics=("__consumer_offsets",))
+    outputs, shard = live(rows, misdated_ms=10_000)
     [group] = shard.views()
     assert [member["member_id"] for member in group["members"]] == ["m1", "m3"]
     assert counted(outputs, "duplicates") == 0

@@ -5,6 +5,7 @@ import pytest
 from coordinator_model.brokers.blindness import COARSE_INSTANTS
 from coordinator_model.brokers.broker_clock import MAX_BROKERS, MAX_TIMER_RESETS, CoordinatorTracker
 from coordinator_model.brokers.coordinator_check import Proof
+from coordinator_model.brokers.one_clock import MAX_PROBES
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
 
@@ -186,6 +187,19 @@ def test_instants_of_a_shippers_buffer_open_a_blind_window(name):
     told = [(w.from_ms, w.until_ms, w.why) for w in made.blind]
     assert told == ([(*window, COARSE_INSTANTS)] if window else [])
     assert bool(made.take_noted()) is bool(window)
+
+
+def test_of_many_connections_of_the_probe_only_those_heard_last_are_kept():
+    """A shard without groups forgets the numbers of its probes in each batch, but not the connections."""
+    made = CoordinatorTracker()
+    for number in range(3 * MAX_PROBES):
+        made.forget_probes()
+        for connection in ("steady", f"short-{number}"):
+            made.probed("a", number, 1_000 + number, 1_000 + number, LIMITS, connection)
+    clock = made.brokers["a"]
+    kept = {"steady"} | {f"short-{number}" for number in range(2 * MAX_PROBES + 1, 3 * MAX_PROBES)}
+    assert clock.probed_since_ms.keys() == clock.probed_ms.keys() == clock.bunches.keys() == kept
+    assert clock.probed_since_ms["steady"] == 1_000
 
 
 def test_only_a_probe_on_a_connection_from_before_a_hole_shows_what_that_was():

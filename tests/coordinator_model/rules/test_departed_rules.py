@@ -12,7 +12,7 @@ from coordinator_model.thresholds import Thresholds
 from tests.coordinator_model.replica.test_session_timer import context
 from tests.support import records
 from tests.support.records import key
-from tests.support.story import SESSION_MS, T0, Story, Who, rebalance, stable
+from tests.support.story import SESSION_MS, T0, Story, Who, consumers, rebalance, stable
 
 
 def without(story, member, at_ms, *, generation=2, others=("m1",), heard=True):
@@ -323,6 +323,26 @@ def test_nobody_has_to_read_a_topic_that_no_member_subscribes_to_any_more():
     story.write(16_010, key(2, "orders"), records.group_metadata("consumer", 2, "range", "n1", T0, [new]))
     told = story.beats("n1", 17_000, 90_000, generation=2).play(90_000)
     assert severities(told) == [("opened", "warn", 16_010), ("closed", "warn", 76_010)]
+
+
+@pytest.mark.parametrize("topics", [["u"], ["t"]], ids=["nobody subscribes to it", "its topic is deleted"])
+def test_nobody_has_to_read_what_a_stable_kip848_group_leaves_without_an_owner(topics):
+    """m2 had t-0 and t-1, whose topic is known by its id only."""
+    story = consumers("m1", "m2")
+    [m1, _] = story.know("m1", "m2")
+    one = records.member_metadata(m1.client_id, f"/{m1.host}", topics, story.poll_ms, None)
+    story.write(112, key(5, story.group, "m1"), one)
+    story.current(120, "m1", 2).current(121, "m2", 2, partitions=(0, 1))
+    story.hellos("m1", 1_000, 55_000, 2).hellos("m2", 1_000, 10_000, 2)
+    story.gone(55_000, "m2").epoch(55_000, 3).target(55_001, 3)
+    told = story.hello(55_500, "m1", 2, 3).current(55_501, "m1", 3).hellos("m1", 56_000, 130_000, 3).play(130_000)
+    assert severities(told) == [("opened", "warn", 55_000), ("closed", "warn", 115_501)]
+
+
+def test_a_kip848_partition_is_unowned_until_its_next_owner_has_reconciled():
+    replica = GroupReplica("orders", type=GroupType.CONSUMER, state=GroupState.RECONCILING)
+    replica.members["m1"] = Member("m1", topics=["t"], assignment={"an id": [0]})
+    assert replica.unowned({"an id": [0, 1]}, {}) == [("an id", 1)]
 
 
 def test_a_partition_is_not_unowned_while_not_all_owners_are_known():

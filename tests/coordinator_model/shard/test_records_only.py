@@ -6,11 +6,14 @@ import pytest
 
 from coordinator_model.capture_replay import replay_rows
 from coordinator_model.decode.parse import OFFSETS, parse_row
+from coordinator_model.events import TELEMETRY_RANK, LeaderNamed
 from coordinator_model.group_report import read_outputs, reports_in
 from coordinator_model.incidents import Kind, fold
+from coordinator_model.rules.evaluate import evaluate
+from coordinator_model.shard import group_judgement
 from coordinator_model.shard.shard import Shard, ShardSettings
 from tests.support.records import key
-from tests.support.story import T0, Story, Told, Who, consumers, stable
+from tests.support.story import T0, Story, Told, Who, consumers, rebalance, stable
 
 SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=T0)
 HOUR_MS = 3_600_000
@@ -183,10 +186,11 @@ class Live:
         self.settings = ShardSettings(cluster="c", partitions=1, live_from_ms=T0, **settings)
         self.state, self.open, self.transitions = None, {}, []
 
-    def batch(self, story, from_ms, until_ms, wall_ms):
-        events = [
-            event for row in unlogged(story, until_ms) if row.timestamp_ms > T0 + from_ms for event in parse_row(row)
-        ]
+    def batch(self, story, from_ms, until_ms, wall_ms, ahead_ms=0):
+        """Apply what was written in a time; its dates are ``ahead_ms`` ahead."""
+        rows = [row for row in unlogged(story, until_ms) if row.timestamp_ms > T0 + from_ms]
+        dated = [row._replace(timestamp_ms=row.timestamp_ms + ahead_ms) for row in rows]
+        events = [event for row in dated for event in parse_row(row)]
         shard = Shard.restore(0, self.settings, self.state)
         said = shard.apply(events, wall_ms=T0 + wall_ms)
         self.state = shard.dump()
@@ -222,6 +226,28 @@ def test_the_wall_clock_begins_nothing_and_makes_nothing_worse():
     assert live.transitions == [("opened", "partition-unowned", "warn", 10_000)]
 
 
+def test_a_removal_that_is_not_judged_yet_lets_other_findings_end(monkeypatch):
+    """m2 is removed just before the shard is known by its records only, and no record comes any more."""
+    looks = []
+    monkeypatch.setattr(group_judgement, "evaluate", lambda *seen: looks.append(seen) or evaluate(*seen))
+    story = stable("m1", "m2", Who("m3", partitions=())).beats("m1", 1_000, 9_000).beats("m2", 1_000, 9_000)
+    rebalance(story.beats("m3", 1_000, 2_000), 8_500, 2, "m1", "m2").silent(10_000, HOUR_MS)
+    story.record(25_800, 3, "m1").commit(26_050, "t", 0)
+    shard, open_, ended = Shard.restore(0, SETTINGS, None), {}, []
+    events = [event for row in story.source_rows(26_050) for event in parse_row(row)]
+    for wall_ms in (*range(1_000, 40_000, 1_000), HOUR_MS):
+        now = [event for event in events if wall_ms - 1_000 <= event.order_ms - T0 < wall_ms]
+        leads = (1, "broker-1", ()) if wall_ms < 12_000 else (2, "", ("broker-1",))  # the second one's key is unknown
+        named = LeaderNamed(T0 + wall_ms, TELEMETRY_RANK, "", 0, T0 + wall_ms, "", *leads)
+        said = shard.apply([*now, named], wall_ms=T0 + wall_ms)
+        told, changed = fold(open_, reports_in(read_outputs(said)), lambda _: 60_000)
+        open_ |= changed
+        ended += [(t.incident.subject, t.incident.reason, t.at_ms - T0) for t in told if t.kind is Kind.CLOSED]
+    assert shard.clock.by_records
+    assert ("m3", "recovered", 85_800) in ended
+    assert len(looks) < 100
+
+
 def test_a_quiet_shard_is_not_behind():
     """How far it has been read only lines tell; the age of its newest record is no delay of this monitor."""
     shard = Shard.restore(0, SETTINGS, None)
@@ -242,6 +268,14 @@ def test_a_record_from_the_future_moves_no_time_beside_this_machines_clock():
     assert live.of("partition-unowned") in ([], [("opened", "warn", 10_000)])
     live.batch(story, HOUR_MS, HOUR_MS, 6_500)
     assert ("escalated", "page", 60_000) not in live.of("partition-unowned")
+
+
+@pytest.mark.parametrize("ahead_ms", [60_000, 24 * HOUR_MS])
+def test_who_is_listed_after_a_record_from_the_future_has_returned(ahead_ms):
+    story = Story().record(1_000, 1, "m1", "m2").record(10_000, 2, "m1").record(30_000, 3, "m1", "m2")
+    live = Live().batch(story, -1, 1_000, 1_500)
+    live.batch(story, 1_000, 10_000, 10_500, ahead_ms=ahead_ms).batch(story, 10_000, 30_000, 30_500)
+    assert live.of("member-removed") == [("opened", "info", 10_500), ("closed", "info", 30_000)]
 
 
 @pytest.mark.parametrize("story", [flapping, deploying], ids=["a storm", "a deploy"])

@@ -8,6 +8,7 @@ import pytest
 
 from coordinator_model.brokers.gone_brokers import GONE_MS
 from coordinator_model.decode.parse import parse_row
+from coordinator_model.events import TELEMETRY_RANK, LeaderNamed
 from coordinator_model.shard import group_judgement
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.thresholds import Thresholds
@@ -158,6 +159,20 @@ def test_a_broker_that_left_the_cluster_is_no_longer_reported():
     assert progress(shard.apply([], wall_ms=T0 + 9_000))["brokers"].keys() == {"broker-1"}
 
 
+def test_a_clock_that_stepped_is_forgotten_with_its_broker():
+    """Later a broker of that name is a new one, so nothing else would end the finding."""
+    shard = Shard.restore(0, SETTINGS, None)
+    shard.apply(events_until(dying(), 8_000), wall_ms=T0 + 8_100)
+    shard.clock.read("gone", "t/0", T0 - 2 * GONE_MS)
+    shard.memory.watch.stepped("gone", T0 - 2 * GONE_MS, -3_600_000, lasting=True)
+    shard.apply([], wall_ms=T0 + 8_500)
+    assert shard.memory.watch.clocks.keys() == {"gone"}
+    shard.clock.leadership.named_ms = T0
+    told = [output for output in shard.apply([], wall_ms=T0 + 9_000) if output["kind"] == "report"]
+    assert [output["findings"] for output in told if not output["group"]] == [[]]
+    assert shard.memory.watch.clocks == {}
+
+
 def test_a_deleted_group_leaves_its_name_and_count_of_lives_only():
     story = stable("m1").beats("m1", 1_000, 3_000).deleted(4_000)
     shard = Shard.restore(0, SETTINGS, None)
@@ -165,3 +180,16 @@ def test_a_deleted_group_leaves_its_name_and_count_of_lives_only():
     assert [o["deleted"] for o in outputs if o["kind"] == "report"][-1]
     assert shard.views() == []
     assert progress(outputs)["members"] == 0
+
+
+def test_metadata_is_read_after_this_machines_clock_was_set_back():
+    """That clock was an hour ahead for a while. Then broker-2 takes over, and says nothing about the groups yet."""
+    story = stable("m1").beats("m1", 1_000, 60_000)
+    story.brokers["broker-2"] = 0
+    shard, events = Shard.restore(0, SETTINGS, None), events_until(story, 60_000)
+    for at_ms in range(2_000, 60_001, 2_000):
+        wall_ms = T0 + at_ms + (3_600_000 if 10_000 <= at_ms < 20_000 else 0)
+        leads = (1, "broker-1", ("broker-2",)) if at_ms < 30_000 else (2, "broker-2", ("broker-1",))
+        leader = LeaderNamed(wall_ms, TELEMETRY_RANK, "", 0, wall_ms, "", *leads)
+        shard.apply([*(e for e in events if at_ms - 2_000 < e.order_ms - T0 <= at_ms), leader], wall_ms=wall_ms)
+    assert shard.clock.coordinator == "broker-2"

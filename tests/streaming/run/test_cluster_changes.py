@@ -8,6 +8,7 @@ from kafka.errors import KafkaTimeoutError
 
 from streaming.config.settings import Settings
 from streaming.run.cluster_changes import ClusterChanges
+from streaming.run.known_partitions import PARTITIONS_FILE, KnownPartitions
 from streaming.run.topics import Existing
 
 KAFKA = Settings().kafka
@@ -40,8 +41,13 @@ def cluster():
 
 
 @pytest.fixture
-def changes(cluster):
-    changes = ClusterChanges(KAFKA, cluster)
+def known(tmp_path):
+    return KnownPartitions(tmp_path / PARTITIONS_FILE)
+
+
+@pytest.fixture
+def changes(cluster, known):
+    changes = ClusterChanges(KAFKA, cluster, known)
     changes.start_from({OFFSETS: "1"})
     return changes
 
@@ -86,10 +92,10 @@ def test_after_an_error_new_connections_are_asked(changes, cluster):
     assert cluster.closed == 1
 
 
-def test_new_topics_start_the_query_again_seldom():
+def test_new_topics_start_the_query_again_seldom(known):
     """A topic that has grown does at once."""
     counts = {"orders": 3}
-    changes = ClusterChanges(KAFKA, SimpleNamespace(partition_counts=lambda: dict(counts)))
+    changes = ClusterChanges(KAFKA, SimpleNamespace(partition_counts=lambda: dict(counts)), known)
     changes.partition_counts, changes._new_topics_due = {"orders": 3}, lambda _: False
     counts["new"] = 2
     assert changes.changed_counts(["orders", "new"]) == {}
@@ -99,16 +105,35 @@ def test_new_topics_start_the_query_again_seldom():
     assert changes.changed_counts(["new"]) == {"new": 2}
 
 
-def test_what_was_added_is_told_apart_from_what_was_there(monkeypatch):
+@pytest.mark.parametrize("restarted", [False, True], ids=["", "after a restart"])
+def test_what_was_added_is_told_apart_from_what_was_there(monkeypatch, known, restarted):
     """And a deleted topic has no partitions: nobody has to read them."""
     counts = {"orders": 3, "logs": 1}
-    changes = ClusterChanges(Settings().kafka, SimpleNamespace(partition_counts=lambda: dict(counts)))
-    monkeypatch.setattr(changes, "_read_session_timeouts", lambda: False)
+    topics = SimpleNamespace(partition_counts=lambda: dict(counts))
+    monkeypatch.setattr(ClusterChanges, "_read_session_timeouts", lambda _: False)
+    changes = ClusterChanges(KAFKA, topics, known)
     changes.read_facts()
     assert (changes.partition_counts, changes.added_partitions) == ({"orders": 3, "logs": 1}, {})
     counts["orders"] = 5
     del counts["logs"]
+    if restarted:
+        changes = ClusterChanges(KAFKA, topics, known)
     changes.read_facts()
     assert changes.partition_counts == {"orders": 5, "logs": 0}
     assert {topic: added.first for topic, added in changes.added_partitions.items()} == {"orders": 3}
     assert changes.changed_counts(["orders", "logs"]) == {}
+
+
+def test_partitions_that_were_added_shortly_before_a_restart_are_still_new(monkeypatch, known):
+    counts = {"orders": 3}
+    monkeypatch.setattr(ClusterChanges, "_read_session_timeouts", lambda _: False)
+    for count in (3, 5, 5):
+        counts["orders"] = count
+        changes = ClusterChanges(KAFKA, SimpleNamespace(partition_counts=lambda: dict(counts)), known)
+        changes.read_facts()
+    assert [added.first for added in changes.added_partitions.values()] == [3]
+
+
+def test_a_file_of_partitions_that_cannot_be_read_counts_as_none(tmp_path):
+    (tmp_path / PARTITIONS_FILE).write_text('{"counts": 7}')
+    assert KnownPartitions(tmp_path / PARTITIONS_FILE).read() == ({}, {})
