@@ -169,6 +169,30 @@ def test_a_checkpoint_that_is_behind_the_database_is_an_error_and_nothing_is_ski
         job.apply(report("orders", finding(member="m-2")))
 
 
+def test_a_database_that_is_behind_the_checkpoint_is_an_error_and_nothing_is_written(store, job):
+    """It is another one, was restored, or a replica took over that had not got the newest batches."""
+    job.batch_id = 499
+    before = everything(store)
+    with pytest.raises(CheckpointMismatchError, match="c-1 is at batch 500, but the database has none of its batches"):
+        job.apply(*ALL_KINDS)
+    assert everything(store) == before
+    restored = Job(store)
+    restored.apply(*ALL_KINDS)
+    before = everything(store)
+    restored.batch_id += 1
+    with pytest.raises(CheckpointMismatchError, match="c-1 is at batch 2, but the database has its batch 0"):
+        restored.apply(*ALL_KINDS)
+    assert everything(store) == before
+
+
+def test_a_checkpoint_of_a_cluster_that_serve_has_forgotten_is_an_error(store, job):
+    job.apply(*ALL_KINDS)
+    store.retire(CLUSTER, SETTINGS)
+    with pytest.raises(CheckpointMismatchError, match="serve has forgotten the cluster since c-1 was written last"):
+        job.apply(*ALL_KINDS)
+    assert Job(store, "c-2").apply(*ALL_KINDS).applied
+
+
 def test_a_batch_applied_twice_counts_once_for_a_restarted_process_too(store, job, url):
     job.apply(*ALL_KINDS)
     before = everything(store)
