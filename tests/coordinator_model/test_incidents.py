@@ -295,6 +295,15 @@ def test_a_trouble_that_is_found_again_after_its_end_is_told_again():
     assert folded(reports[2], ended_ms=dict.fromkeys(ids_in(reports), AT_MS + 2_000)) == [(Kind.OPENED, AT_MS + 3_000)]
 
 
+def test_what_opens_again_has_the_instant_at_which_it_does_and_keeps_its_id():
+    """Whoever looks for what began last finds it, and it does not claim the time in which it was closed."""
+    reports = report(finding(**STUCK)), report(at_ms=AT_MS + 2_000), report(finding(**STUCK), at_ms=AT_MS + 3_000)
+    again = report(finding(**STUCK, summary="still stuck"), at_ms=AT_MS + 4_000)
+    steps = [step.incident for step in fold({}, [*reports, again], lambda _: MINUTE_MS)[0]]
+    assert [incident.opened_ms for incident in steps] == [OPENED_MS, OPENED_MS, AT_MS + 3_000, AT_MS + 3_000]
+    assert len({incident.incident_id for incident in steps}) == 1
+
+
 def test_what_only_informs_is_told_once():
     told = report(finding(**STUCK | {"severity": "info"}), at_ms=AT_MS + 9_000)
     assert folded(told, ended_ms=dict.fromkeys(ids_in([told]), AT_MS)) == []

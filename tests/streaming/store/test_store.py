@@ -297,6 +297,20 @@ def test_open_incidents_survive_a_restart_and_a_fresh_checkpoint(store, job, url
     restarted.store.close()
 
 
+def test_an_incident_that_opens_again_is_news(store, job):
+    """Its deadline of long ago is no delay, what was late then is not late now, and it is the newest on the list."""
+    stuck = finding(rule="static-member-stuck", severity="page")
+    hour_ms, second_ms = START_MS + 3_600_000, START_MS + 2_000
+    job.apply(report("orders", stuck, view=view()), late_before_ms=START_MS + 1_000)
+    job.apply(report("orders", view=view(), at_ms=second_ms))
+    job.apply(report("paid", finding("paid", opened_ms=second_ms)))
+    again = job.apply(report("orders", stuck, view=view(), at_ms=hour_ms), now_ms=hour_ms + 700)
+    assert again.detection_delays_ms == (700,)
+    newest, _ = store.read.incidents()
+    shown = (newest["group"], newest["opened_ms"], newest["detected_ms"], newest["late"], newest["closed_ms"])
+    assert shown == ("orders", hour_ms, hour_ms + 700, False, None)
+
+
 def test_a_violation_read_again_by_a_fresh_checkpoint_does_not_reopen(store, job):
     job.apply(report("orders", finding()))
     job.apply(report("orders", ended(finding(), START_MS + 9_000)))
