@@ -24,6 +24,7 @@ from typing import Any
 from coordinator_model.client import ShownClient, is_same_client, who
 from coordinator_model.group_report import GroupReport, JudgedBy, Said, instant_ms, place_of
 from coordinator_model.membership import Partition, held_by, subscribed, unowned, wanted
+from coordinator_model.rules.coordinator import COORDINATOR_PAUSED, added_up
 from coordinator_model.rules.group_set_aside import GROUP_SET_ASIDE
 from coordinator_model.rules.registry import (
     AT_RISK_RULES,
@@ -243,6 +244,8 @@ def _on_finding(known: Incident | None, finding: Mapping[str, Any], report: Grou
     if known is not None and _is_history(known, report):
         return _held_by_another(known, sorted({*known.holders, report.holder}), report.at_ms)
     values = {name: finding[name] for name in _FROM_FINDING}
+    if finding["rule"] == COORDINATOR_PAUSED.id:
+        values |= added_up({} if known is None else known.detail, finding, report.shard)
     at_ms = finding["at_ms"]
     transitions = []
     if known is None:

@@ -258,6 +258,27 @@ def test_a_broker_incident_ends_with_the_last_shard_that_sees_it():
     )
 
 
+def test_the_page_about_a_paused_coordinator_counts_the_members_of_all_shards():
+    def step(held, shard, *members, total):
+        detail = {"members": [["g", name] for name in members], "total": total}
+        found = finding(
+            rule="coordinator-paused", cause="coordinator-pause", group="", subject="broker-1", detail=detail
+        )
+        told = GroupReport(cluster="c", group="", at_ms=AT_MS, findings=[found], holder=f"c/{shard}", shard=shard)
+        [done] = diff(held, told)
+        return [done.incident]
+
+    [incident] = step([], 1, *(f"m{number}" for number in range(60)), total=300)
+    assert incident.summary == (
+        "broker-1 paused or restarted, and removed at least 300 members within a session timeout after that"
+    )
+    [incident] = step([incident], 2, "n0", "n1", total=2)
+    assert (incident.detail["total"], len(incident.detail["members"])) == (302, 62)
+    assert "at least 302 members" in incident.summary
+    [incident] = step([incident], 2, "n1", total=1)  # the other one was heard again
+    assert (incident.detail["total"], incident.detail["members"][:2]) == (301, [["g", "n1", 2], ["g", "m0", 1]])
+
+
 def named(shard, at_ms):
     return {"shard": shard, "at_ms": at_ms}
 
