@@ -17,7 +17,7 @@ def replaced(file: Path) -> Iterator[IO[bytes]]:
             out.flush()
             os.fsync(out.fileno())
         temporary.replace(file)
-    except OSError:
+    except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 

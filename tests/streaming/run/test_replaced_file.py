@@ -4,7 +4,7 @@ import resource
 
 import pytest
 
-from streaming.run.replaced_file import write_atomically
+from streaming.run.replaced_file import replaced, write_atomically
 
 
 def test_a_full_disk_leaves_the_old_file_and_nothing_beside_it(tmp_path):
@@ -20,3 +20,11 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_beside_it(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert file.read_text(encoding="utf-8") == "old ü"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_whatever_ends_the_writing_leaves_nothing_beside_the_old_file(tmp_path):
+    file = tmp_path / "layout.json"
+    write_atomically(file, "old")
+    with pytest.raises(TypeError), replaced(file) as out:
+        out.write("no bytes")
+    assert (file.read_text(encoding="utf-8"), list(tmp_path.iterdir())) == ("old", [file])
