@@ -7,11 +7,11 @@ only the newest row of each key is kept, and every table is written once.
 import base64
 import binascii
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from coordinator_model.group_report import GroupReport, JudgedBy, Said, place_of
 from coordinator_model.incidents import OpenIncidents, Transition, fold, in_order
@@ -124,9 +124,17 @@ def write(connection: Connection, rows: Rows) -> None:
     upsert(connection, tables.blind_windows, list(rows.blind.values()), changing=("why",), if_given=("until_ms",))
     write_counters(connection, rows.counters)
     if rows.quarantine:
-        upsert(connection, tables.quarantine, rows.quarantine[-QUARANTINE_ROWS:])
-        newest = select(func.max(tables.quarantine.c.id)).scalar_subquery()
-        connection.execute(delete(tables.quarantine).where(tables.quarantine.c.id <= newest - QUARANTINE_ROWS))
+        _write_quarantine(connection, rows.quarantine[-QUARANTINE_ROWS:])
+
+
+def _write_quarantine(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rejected rows; of each cluster the newest `QUARANTINE_ROWS` stay."""
+    upsert(connection, tables.quarantine, rows)
+    known = tables.quarantine.c
+    for cluster in {row["cluster"] for row in rows}:
+        newest_first = select(known.id).where(known.cluster == cluster).order_by(known.id.desc())
+        newest_over = newest_first.offset(QUARANTINE_ROWS).limit(1).scalar_subquery()
+        connection.execute(delete(tables.quarantine).where(known.cluster == cluster, known.id <= newest_over))
 
 
 def write_counters(connection: Connection, counters: Mapping[str, Mapping[str, int]]) -> None:

@@ -576,13 +576,14 @@ def test_any_group_id_is_stored_found_and_told_unchanged(store, job, name):
     assert _messages(store)[0]["incident"]["group"] == name
 
 
-def test_the_quarantine_keeps_the_newest_rows_and_counts_all(store, job, monkeypatch):
+def test_the_quarantine_keeps_the_newest_rows_of_each_cluster_and_counts_all(store, job, monkeypatch):
     from streaming.store import batch
 
     monkeypatch.setattr(batch, "QUARANTINE_ROWS", 5)
+    job.apply(rejected(7, cluster="another"))
     job.apply(*(rejected(offset) for offset in range(20)))
     job.apply(*(rejected(offset) for offset in range(20, 23)))
-    assert [row["offset"] for row in store.read.quarantine().objects] == [22, 21, 20, 19, 18]
+    assert [row["offset"] for row in store.read.quarantine().objects] == [22, 21, 20, 19, 18, 7]
     assert store.read.counters()[CLUSTER]["quarantined:telemetry:cut"] == 23
 
 
