@@ -3,7 +3,7 @@
 ``fold`` does that for many reports, one after the other, in the order that ``in_order`` gives them. ``replay`` and the
 store use the same. It also decides whether an incident that has ended opens again: only if the trouble is found again
 after that end, never if it is about a member that was gone, because one departure does not happen twice, and never if
-it is of severity info.
+it is of severity info. It keeps its id, and its opening is the instant at which it opens again.
 
 An open incident is unique by (cluster, group, rule, subject, incarnation): the subject is the instance id, else the
 member id, and the incarnation distinguishes two member ids under one instance id. Its id is a hash of those and of the
@@ -24,6 +24,7 @@ from typing import Any
 from coordinator_model.client import ShownClient, is_same_client, who
 from coordinator_model.group_report import GroupReport, JudgedBy, Said, instant_ms, place_of
 from coordinator_model.membership import Partition, held_by, subscribed, unowned, wanted
+from coordinator_model.rules.coordinator import COORDINATOR_PAUSED, added_up
 from coordinator_model.rules.group_set_aside import GROUP_SET_ASIDE
 from coordinator_model.rules.registry import (
     AT_RISK_RULES,
@@ -197,8 +198,9 @@ def _is_told_once(incident: Incident) -> bool:
 
 
 def _reopened(incident: Incident, found_ms: int) -> Transition:
+    """Open an incident again, from now on: it was closed since its trouble began."""
     at_ms = max(incident.at_ms, found_ms)
-    return Transition(Kind.OPENED, replace(incident, at_ms=at_ms), at_ms)
+    return Transition(Kind.OPENED, replace(incident, opened_ms=at_ms, at_ms=at_ms), at_ms)
 
 
 def _steps(held: Iterable[Incident], report: GroupReport, resolve_after_ms: int | None) -> list[Transition]:
@@ -242,6 +244,8 @@ def _on_finding(known: Incident | None, finding: Mapping[str, Any], report: Grou
     if known is not None and _is_history(known, report):
         return _held_by_another(known, sorted({*known.holders, report.holder}), report.at_ms)
     values = {name: finding[name] for name in _FROM_FINDING}
+    if finding["rule"] == COORDINATOR_PAUSED.id:
+        values |= added_up({} if known is None else known.detail, finding, report.shard)
     at_ms = finding["at_ms"]
     transitions = []
     if known is None:

@@ -1,10 +1,11 @@
 """``coordinator-paused``, ``telemetry-stalled``, ``telemetry-uncovered``: findings about a broker, not about a group.
 
 Every shard that the broker coordinates reports its own finding. ``incidents`` makes one incident of them, which stays
-open until the last shard no longer reports it.
+open until the last shard no longer reports it. That of ``coordinator-paused`` adds up the members of all shards.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from coordinator_model.brokers.leadership import UNLOGGED_AFTER_MS
 from coordinator_model.rules.findings import Finding
@@ -61,10 +62,31 @@ def uncovered(watch: "BrokerWatch", _broker: str, _thresholds: Thresholds) -> li
     return [] if watch.unlogged is None else [_uncovered(*watch.unlogged)]
 
 
+def added_up(known: Mapping[str, Any], finding: Mapping[str, Any], shard: int) -> dict[str, Any]:
+    """Return summary and detail of ``coordinator-paused`` over all shards: each one knows its own groups only.
+
+    ``known``: the detail so far; empty: there is none. ``finding``: what the shard finds now.
+    """
+    found = finding["detail"]
+    totals = {**known.get("total_of_shards", {}), str(shard): found["total"]}
+    members = [[*member[:2], shard] for member in found["members"]]
+    members += [member for member in known.get("members", []) if member[2:] != [shard]]
+    total = sum(totals.values())
+    return {
+        "summary": _paused_summary(finding["broker"], finding["cause"], total),
+        "detail": {"members": members[:MAX_NAMED], "total": total, "total_of_shards": totals},
+    }
+
+
+def _paused_summary(broker: str, cause: str, removed: int) -> str:
+    """Return the text. The message about the opening is sent before all shards have reported, so it is a minimum."""
+    verb = "paused or restarted" if cause == Cause.COORDINATOR_PAUSE else "took over as coordinator"
+    return f"{broker} {verb}, and removed at least {counted(removed, 'member')} within a session timeout after that"
+
+
 def _paused(broker: str, affected_members: "list[AffectedMember]") -> Finding:
     first = min(affected_members, key=lambda member: member.at_ms)
     inferred = any(member.evidence == Evidence.INFERRED for member in affected_members)
-    verb = "paused or restarted" if first.cause == Cause.COORDINATOR_PAUSE else "took over as coordinator"
     return Finding(
         rule=COORDINATOR_PAUSED.id,
         severity=COORDINATOR_PAUSED.severity,
@@ -74,8 +96,7 @@ def _paused(broker: str, affected_members: "list[AffectedMember]") -> Finding:
         at_ms=first.at_ms,
         evidence=Evidence.INFERRED if inferred else Evidence.OBSERVED,
         cause=Cause(first.cause),
-        summary=f"{broker} {verb}, and removed {counted(len(affected_members), 'member')} within a session timeout"
-        " after that",
+        summary=_paused_summary(broker, first.cause, len(affected_members)),
         broker=broker,
         detail={
             "members": [[member.group, member.subject] for member in affected_members[:MAX_NAMED]],

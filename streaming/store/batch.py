@@ -7,7 +7,7 @@ only the newest row of each key is kept, and every table is written once.
 import base64
 import binascii
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -124,12 +124,17 @@ def write(connection: Connection, rows: Rows) -> None:
     upsert(connection, tables.blind_windows, list(rows.blind.values()), changing=("why",), if_given=("until_ms",))
     write_counters(connection, rows.counters)
     if rows.quarantine:
-        upsert(connection, tables.quarantine, rows.quarantine[-QUARANTINE_ROWS:])
-        known = tables.quarantine.c
-        for cluster in {row["cluster"] for row in rows.quarantine}:  # who floods one cluster displaces no other's rows
-            ids = select(known.id).where(known.cluster == cluster).order_by(known.id.desc())
-            newest_over = ids.offset(QUARANTINE_ROWS).limit(1).scalar_subquery()
-            connection.execute(delete(tables.quarantine).where(known.cluster == cluster, known.id <= newest_over))
+        _write_quarantine(connection, rows.quarantine[-QUARANTINE_ROWS:])
+
+
+def _write_quarantine(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write rejected rows; of each cluster the newest `QUARANTINE_ROWS` stay."""
+    upsert(connection, tables.quarantine, rows)
+    known = tables.quarantine.c
+    for cluster in {row["cluster"] for row in rows}:
+        newest_first = select(known.id).where(known.cluster == cluster).order_by(known.id.desc())
+        newest_over = newest_first.offset(QUARANTINE_ROWS).limit(1).scalar_subquery()
+        connection.execute(delete(tables.quarantine).where(known.cluster == cluster, known.id <= newest_over))
 
 
 def write_counters(connection: Connection, counters: Mapping[str, Mapping[str, int]]) -> None:

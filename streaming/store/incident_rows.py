@@ -1,8 +1,9 @@
 """Transitions -> rows of incidents, transitions and outbox, and the counters that they change."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from sqlalchemy import Connection, insert, select
@@ -16,13 +17,19 @@ from streaming.store.database import clean, group_key, in_portions, upsert
 from streaming.store.notify_reason import why_notify
 from streaming.store.outbox import held_open
 
-_FIRST_WRITE_ONLY = frozenset({"incident_id", "detected_ms", "late"})
+_OF_OPENING = ("detected_ms", "late")
+"""The columns that only an opening writes, also if the incident opens again."""
 
 
 def delay_ms(transition: Transition, now_ms: int) -> int:
-    """Return how late an incident is written: the time since its deadline, or since the instant of its decision."""
-    deadline_ms = transition.incident.deadline_ms
-    since_ms = transition.at_ms if deadline_ms is None else min(deadline_ms, transition.at_ms)
+    """Return how late an incident is written: the time since its deadline, or since the instant of its decision.
+
+    If it opens again, its deadline may be long past: the time counts from the new opening.
+    """
+    incident = transition.incident
+    since_ms = transition.at_ms
+    if incident.deadline_ms is not None:
+        since_ms = min(since_ms, max(incident.deadline_ms, incident.opened_ms))
     return now_ms - since_ms
 
 
@@ -44,17 +51,19 @@ def write_transitions(
     told = _told(connection, {step.transition.incident.incident_id for step in transitions})
     held = held_open(connection, (each.incident.incident_id for each, _ in transitions if each.kind is Kind.CLOSED))
     incidents: dict[str, dict[str, Any]] = {}
+    begun: set[str] = set()
     steps: list[dict[str, Any]] = []
     messages: list[dict[str, Any]] = []
     for transition, policy in transitions:
         text = json.dumps(to_contract(transition))
         row = _incident_row(transition, policy, text, now_ms=now_ms, late=transition.at_ms < late_before_ms)
         is_step = transition.kind is not Kind.UPDATED
-        known = incidents.get(row["incident_id"])
-        if known is not None:
-            row |= {name: known[name] for name in ("detected_ms", "late")}
-            row["transition"] = row["transition"] if is_step else known["transition"]
         incident_id = row["incident_id"]
+        if transition.kind is Kind.OPENED:
+            begun.add(incident_id)
+        elif (known := incidents.get(incident_id)) is not None:
+            row |= {name: known[name] for name in _OF_OPENING}
+            row["transition"] = row["transition"] if is_step else known["transition"]
         reason = why_notify(transition.kind, told=incident_id in told or incident_id in held, mode=policy.mode)
         if reason.tells:
             messages.append(_message(row, transition, now_ms))
@@ -64,14 +73,23 @@ def write_transitions(
         incidents[incident_id] = row
         if is_step:
             steps.append(_transition_row(transition, text, now_ms))
-    for stepped in (True, False):
-        rows = [row for row in incidents.values() if (row["transition"] != Kind.UPDATED) is stepped]
-        keep = _FIRST_WRITE_ONLY if stepped else _FIRST_WRITE_ONLY | {"transition"}
-        upsert(connection, tables.incidents, rows, changing=[c for c in _COLUMNS if c not in keep])
+    _write_rows(connection, incidents, begun)
     if steps:
         connection.execute(insert(tables.transitions), steps)
     if messages:
         connection.execute(insert(tables.outbox), messages)
+
+
+def _write_rows(connection: Connection, rows: Mapping[str, Mapping[str, Any]], begun: AbstractSet[str]) -> None:
+    """Write incidents. Those that did not open here keep what belongs to the opening; an update is no new step."""
+    by_kept: dict[tuple[str, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for incident_id, row in rows.items():
+        of_opening = () if incident_id in begun else _OF_OPENING
+        of_step = ("transition",) if row["transition"] == Kind.UPDATED else ()
+        by_kept[("incident_id", *of_opening, *of_step)].append(row)
+    for kept, portion in by_kept.items():
+        changing = [name for name in _COLUMNS if name not in kept]
+        upsert(connection, tables.incidents, portion, changing=changing)
 
 
 def _told(connection: Connection, incident_ids: Iterable[str]) -> set[str]:

@@ -217,18 +217,24 @@ def _claim(connection: Connection, cluster: str, checkpoint_id: str, batch_id: i
     """Record a batch of a checkpoint as applied; return False if it was applied before.
 
     Only the newest batch can come again: Spark repeats it if it was killed before it noted the end of the batch. Raises
-    `CheckpointMismatchError` if the database does not continue where the checkpoint does.
+    `CheckpointMismatchError` if the database does not continue where the checkpoint does: Spark's numbers begin at 0
+    and have no gaps.
     """
     known, runs = tables.applied_batches.c, tables.runs.c
     newest = connection.execute(
         select(known.batch_id).where(known.checkpoint_id == checkpoint_id).with_for_update()
     ).scalar()
     writer = connection.execute(select(runs.checkpoint_id).where(runs.cluster == clean(cluster, 255))).scalar()
-    if newest is not None and writer not in (None, checkpoint_id):
-        raise CheckpointMismatchError(f"another run has gone on, with {writer}, since {checkpoint_id} was written last")
-    if newest is not None and newest > batch_id:
-        found = f"{checkpoint_id} is at batch {batch_id}, but the database has its batch {newest}"
-        raise CheckpointMismatchError(f"{found}: the checkpoint was restored or emptied")
+    if newest is not None and writer != checkpoint_id:
+        since = f"another run has gone on, with {writer}," if writer else "serve has forgotten the cluster"
+        raise CheckpointMismatchError(f"{since} since {checkpoint_id} was written last")
+    last = -1 if newest is None else newest
+    if batch_id not in (last, last + 1):
+        at = "none of its batches" if newest is None else f"its batch {newest}"
+        found = f"{checkpoint_id} is at batch {batch_id}, but the database has {at}"
+        behind = "the database is another one, was restored, or has lost its newest batches"
+        why = behind if batch_id > last else "the checkpoint was restored or emptied"
+        raise CheckpointMismatchError(f"{found}: {why}")
     if newest == batch_id:
         return False
     row = {"checkpoint_id": checkpoint_id, "batch_id": batch_id, "applied_ms": applied_ms}

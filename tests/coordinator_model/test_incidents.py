@@ -301,6 +301,27 @@ def test_a_broker_incident_ends_with_the_last_shard_that_sees_it():
     )
 
 
+def test_the_page_about_a_paused_coordinator_counts_the_members_of_all_shards():
+    def step(held, shard, *members, total):
+        detail = {"members": [["g", name] for name in members], "total": total}
+        found = finding(
+            rule="coordinator-paused", cause="coordinator-pause", group="", subject="broker-1", detail=detail
+        )
+        told = GroupReport(cluster="c", group="", at_ms=AT_MS, findings=[found], holder=f"c/{shard}", shard=shard)
+        [done] = diff(held, told)
+        return [done.incident]
+
+    [incident] = step([], 1, *(f"m{number}" for number in range(60)), total=300)
+    assert incident.summary == (
+        "broker-1 paused or restarted, and removed at least 300 members within a session timeout after that"
+    )
+    [incident] = step([incident], 2, "n0", "n1", total=2)
+    assert (incident.detail["total"], len(incident.detail["members"])) == (302, 62)
+    assert "at least 302 members" in incident.summary
+    [incident] = step([incident], 2, "n1", total=1)  # the other one was heard again
+    assert (incident.detail["total"], incident.detail["members"][:2]) == (301, [["g", "n1", 2], ["g", "m0", 1]])
+
+
 def named(shard, at_ms):
     return {"shard": shard, "at_ms": at_ms}
 
@@ -336,6 +357,15 @@ def test_a_trouble_that_is_found_again_after_its_end_is_told_again():
     reports = report(finding(**STUCK)), report(at_ms=AT_MS + 2_000), report(finding(**STUCK), at_ms=AT_MS + 3_000)
     assert folded(*reports) == [(Kind.OPENED, AT_MS), (Kind.CLOSED, AT_MS + 2_000), (Kind.OPENED, AT_MS + 3_000)]
     assert folded(reports[2], ended_ms=dict.fromkeys(ids_in(reports), AT_MS + 2_000)) == [(Kind.OPENED, AT_MS + 3_000)]
+
+
+def test_what_opens_again_has_the_instant_at_which_it_does_and_keeps_its_id():
+    """Whoever looks for what began last finds it, and it does not claim the time in which it was closed."""
+    reports = report(finding(**STUCK)), report(at_ms=AT_MS + 2_000), report(finding(**STUCK), at_ms=AT_MS + 3_000)
+    again = report(finding(**STUCK, summary="still stuck"), at_ms=AT_MS + 4_000)
+    steps = [step.incident for step in fold({}, [*reports, again], lambda _: MINUTE_MS)[0]]
+    assert [incident.opened_ms for incident in steps] == [OPENED_MS, OPENED_MS, AT_MS + 3_000, AT_MS + 3_000]
+    assert len({incident.incident_id for incident in steps}) == 1
 
 
 def test_what_only_informs_is_told_once():

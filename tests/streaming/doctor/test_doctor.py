@@ -352,7 +352,7 @@ class TestCoverage:
         """Let `run` have stored groups, each with how many members each source shows."""
         with closing(Store.open(settings.connection_url())) as store:
             outputs = [report(group, view=view(group, members_total=2, sources=sources)) for group, sources in groups]
-            store.apply_batch(checkpoint_id="c", batch_id=1, outputs=outputs, settings=Settings(cluster=CLUSTER))
+            store.apply_batch(checkpoint_id="c", batch_id=0, outputs=outputs, settings=Settings(cluster=CLUSTER))
 
     def test_of_each_group_it_is_told_which_source_shows_how_many(self, settings):
         self.stored(settings, ("orders", {"records": 2, "request-log": 1}), ("dark", {"records": 0}))

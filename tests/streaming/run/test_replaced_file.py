@@ -22,8 +22,9 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_beside_it(tmp_path):
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_an_error_of_the_writer_leaves_nothing_beside_the_old_file(tmp_path):
-    """A snapshot is built while it is written, and memory may end then."""
-    with pytest.raises(TypeError), replaced(tmp_path / "snapshot") as out:
-        out.write(None)
-    assert list(tmp_path.iterdir()) == []
+def test_whatever_ends_the_writing_leaves_nothing_beside_the_old_file(tmp_path):
+    file = tmp_path / "layout.json"
+    write_atomically(file, "old")
+    with pytest.raises(TypeError), replaced(file) as out:
+        out.write("no bytes")
+    assert (file.read_text(encoding="utf-8"), list(tmp_path.iterdir())) == ("old", [file])

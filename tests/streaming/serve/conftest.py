@@ -3,9 +3,11 @@
 import http.server
 import json
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -50,7 +52,7 @@ def store(settings) -> Iterator[Store]:
 @pytest.fixture
 def apply(store, settings) -> Callable[..., Any]:
     """Apply outputs as the next batch; `cluster=` applies them to another cluster."""
-    batches = iter(range(1_000_000))
+    batches = defaultdict(count)  # of each cluster
 
     def _apply(*outputs, cluster=CLUSTER, **arguments):
         moved = [
@@ -59,7 +61,7 @@ def apply(store, settings) -> Callable[..., Any]:
         ]
         return store.apply_batch(
             checkpoint_id=f"checkpoint-{cluster}",
-            batch_id=next(batches),
+            batch_id=next(batches[cluster]),
             outputs=moved,
             settings=settings.model_copy(update={"cluster": cluster}),
             **arguments,

@@ -1,6 +1,8 @@
 """A group's history: what each settled generation changed, whoever was restarted in between."""
 
+from collections import defaultdict
 from dataclasses import replace
+from itertools import count
 
 import pytest
 
@@ -35,14 +37,14 @@ def apply(url):
             stores.append(Store.open(url))
         stores[-1].apply_batch(
             checkpoint_id=f"c-{len(stores)}",
-            batch_id=next(numbers),
+            batch_id=next(numbers[len(stores)]),
             outputs=outputs,
             settings=SETTINGS,
             caught_up=caught_up,
         )
         return stores[-1].read.generations(CLUSTER, "orders")
 
-    numbers = iter(range(1_000))
+    numbers = defaultdict(count)  # of each checkpoint
     yield _apply
     for store in stores:
         store.close()

@@ -1,5 +1,8 @@
 """How far behind groups are, as stored: with their group, bounded, and never a number where nothing is known."""
 
+from collections import defaultdict
+from itertools import count
+
 import pytest
 
 from streaming.config.settings import Settings
@@ -31,11 +34,15 @@ def store(url):
 
 @pytest.fixture
 def apply(store):
-    batches = iter(range(1_000))
+    batches = defaultdict(count)  # of each checkpoint
 
     def _apply(*outputs, checkpoint_id="c-1", caught_up=True):
         store.apply_batch(
-            checkpoint_id=checkpoint_id, batch_id=next(batches), outputs=outputs, settings=SETTINGS, caught_up=caught_up
+            checkpoint_id=checkpoint_id,
+            batch_id=next(batches[checkpoint_id]),
+            outputs=outputs,
+            settings=SETTINGS,
+            caught_up=caught_up,
         )
 
     return _apply

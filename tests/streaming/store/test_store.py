@@ -169,6 +169,30 @@ def test_a_checkpoint_that_is_behind_the_database_is_an_error_and_nothing_is_ski
         job.apply(report("orders", finding(member="m-2")))
 
 
+def test_a_database_that_is_behind_the_checkpoint_is_an_error_and_nothing_is_written(store, job):
+    """It is another one, was restored, or a replica took over that had not got the newest batches."""
+    job.batch_id = 499
+    before = everything(store)
+    with pytest.raises(CheckpointMismatchError, match="c-1 is at batch 500, but the database has none of its batches"):
+        job.apply(*ALL_KINDS)
+    assert everything(store) == before
+    restored = Job(store)
+    restored.apply(*ALL_KINDS)
+    before = everything(store)
+    restored.batch_id += 1
+    with pytest.raises(CheckpointMismatchError, match="c-1 is at batch 2, but the database has its batch 0"):
+        restored.apply(*ALL_KINDS)
+    assert everything(store) == before
+
+
+def test_a_checkpoint_of_a_cluster_that_serve_has_forgotten_is_an_error(store, job):
+    job.apply(*ALL_KINDS)
+    store.retire(CLUSTER, SETTINGS)
+    with pytest.raises(CheckpointMismatchError, match="serve has forgotten the cluster since c-1 was written last"):
+        job.apply(*ALL_KINDS)
+    assert Job(store, "c-2").apply(*ALL_KINDS).applied
+
+
 def test_a_batch_applied_twice_counts_once_for_a_restarted_process_too(store, job, url):
     job.apply(*ALL_KINDS)
     before = everything(store)
@@ -271,6 +295,20 @@ def test_open_incidents_survive_a_restart_and_a_fresh_checkpoint(store, job, url
     over = report("orders", ended(finding(), START_MS + 9_000), at_ms=START_MS + 9_000)
     assert kinds(restarted.apply(over)) == [("closed", "m-1")]
     restarted.store.close()
+
+
+def test_an_incident_that_opens_again_is_news(store, job):
+    """Its deadline of long ago is no delay, what was late then is not late now, and it is the newest on the list."""
+    stuck = finding(rule="static-member-stuck", severity="page")
+    hour_ms, second_ms = START_MS + 3_600_000, START_MS + 2_000
+    job.apply(report("orders", stuck, view=view()), late_before_ms=START_MS + 1_000)
+    job.apply(report("orders", view=view(), at_ms=second_ms))
+    job.apply(report("paid", finding("paid", opened_ms=second_ms)))
+    again = job.apply(report("orders", stuck, view=view(), at_ms=hour_ms), now_ms=hour_ms + 700)
+    assert again.detection_delays_ms == (700,)
+    newest, _ = store.read.incidents()
+    shown = (newest["group"], newest["opened_ms"], newest["detected_ms"], newest["late"], newest["closed_ms"])
+    assert shown == ("orders", hour_ms, hour_ms + 700, False, None)
 
 
 def test_a_violation_read_again_by_a_fresh_checkpoint_does_not_reopen(store, job):
@@ -538,13 +576,14 @@ def test_any_group_id_is_stored_found_and_told_unchanged(store, job, name):
     assert _messages(store)[0]["incident"]["group"] == name
 
 
-def test_the_quarantine_keeps_the_newest_rows_and_counts_all(store, job, monkeypatch):
+def test_the_quarantine_keeps_the_newest_rows_of_each_cluster_and_counts_all(store, job, monkeypatch):
     from streaming.store import batch
 
     monkeypatch.setattr(batch, "QUARANTINE_ROWS", 5)
+    job.apply(rejected(7, cluster="another"))
     job.apply(*(rejected(offset) for offset in range(20)))
     job.apply(*(rejected(offset) for offset in range(20, 23)))
-    assert [row["offset"] for row in store.read.quarantine().objects] == [22, 21, 20, 19, 18]
+    assert [row["offset"] for row in store.read.quarantine().objects] == [22, 21, 20, 19, 18, 7]
     assert store.read.counters()[CLUSTER]["quarantined:telemetry:cut"] == 23
 
 
