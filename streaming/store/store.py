@@ -84,8 +84,7 @@ class Store:
         database's. Any error leaves the database as it was, also a `CheckpointMismatchError`.
         """
         said, cluster = batch.ordered(outputs), settings.cluster
-        rows = batch.gather(said, checkpoint_id)
-        reports = list(reports_in(said))
+        rows, reports = batch.gather(said, checkpoint_id), list(reports_in(said))
         try:
             with self._writer.begin() as connection:
                 if lease is not None:
