@@ -57,9 +57,8 @@ class Reader:
         """Apply a report about a step of the story; return the steps of the incident."""
         at_ms, self.batch_id = START_MS + step * STEP_MS, self.batch_id + 1
         group = "" if any(each.broker for each in REGISTRY if each.rule.id == self.rule) else "orders"
-        told = (
-            [finding(group, cluster=self.cluster, rule=self.rule, severity=severity, at_ms=START_MS)] if found else []
-        )
+        facts = {"severity": severity, "at_ms": START_MS, "detail": {"members": [], "total": 1}}
+        told = [finding(group, cluster=self.cluster, rule=self.rule, **facts)] if found else []
         outputs = [report(group, *told, at_ms=at_ms, cluster=self.cluster)]
         if group:
             outputs = [report(group, *told, at_ms=at_ms, cluster=self.cluster, view=VIEW)]
