@@ -143,9 +143,7 @@ class CoordinatorTracker(SteppedClocks):
 
     def restart_reading(self, broker: str, stepped_ms: int) -> None:
         """Note that a broker's clock has stepped, before anything is applied."""
-        clock = self._clock(broker)
-        clock.read_ms.clear()
-        clock.stepped_ms = stepped_ms
+        self._clock(broker).step(stepped_ms)
 
     def stepped(self, broker: str, to_ms: int) -> None:
         """Move a broker's clock to where it stepped. The jump is neither a hole nor a pause."""
@@ -165,7 +163,7 @@ class CoordinatorTracker(SteppedClocks):
         if line_ms > clock.read_ms.get(source, 0):
             clock.read_ms[source] = line_ms
             if wall_ms is not None:
-                clock.behind_ms = wall_ms - clock.newest_read_ms
+                clock.note_behind(wall_ms)
 
     def _clock(self, broker: str) -> BrokerClock:
         clock = self.brokers.get(broker)

@@ -40,6 +40,37 @@ class BrokerClock:
     """Since when a line of the coordinator was awaited when this broker's newest line was applied, see ``silence``."""
     quiet_seen_ms: int = 0
     """This broker's first line since then, by its own clock."""
+    usual_ms: int | None = None
+    """The least of ``behind_ms``: how long lines are on their way, and how far the two clocks differ."""
+
+    def note_behind(self, wall_ms: int) -> None:
+        """Note how far the newest line is behind this machine's clock, now that a line has been read.
+
+        The least grows by a millisecond with each reading, because two clocks may drift apart.
+        """
+        behind_ms = wall_ms - self.newest_read_ms
+        if self.usual_ms is None:
+            self.usual_ms = behind_ms if self.behind_ms is None else self.behind_ms
+        self.usual_ms, self.behind_ms = min(self.usual_ms + 1, behind_ms), behind_ms
+
+    def step(self, stepped_ms: int) -> None:
+        """Note how far the clock has stepped in all, before anything of the new time is read."""
+        further_ms, self.stepped_ms = stepped_ms - self.stepped_ms, stepped_ms
+        self.read_ms.clear()
+        if self.behind_ms is not None:
+            self.behind_ms -= further_ms
+        if self.usual_ms is not None:
+            self.usual_ms -= further_ms
+
+    @property
+    def heard_wall_ms(self) -> int | None:
+        """When a line was last read, by this machine's clock; None: not known."""
+        return None if self.behind_ms is None else self.newest_read_ms + self.behind_ms
+
+    @property
+    def late_ms(self) -> int:
+        """How much further behind than usual its newest line was when it was read: the job was catching up."""
+        return 0 if self.behind_ms is None or self.usual_ms is None else self.behind_ms - self.usual_ms
 
     def note_connection(self, connection: str, at_ms: int) -> int:
         """Note that a probe connection is heard; return since when it is known. Of many, the last heard are kept."""

@@ -153,7 +153,8 @@ class BrokerReports:
         if wall_ms is None or coordinator is None:
             return
         since_ms = self._awaited_since_ms(coordinator.newest_read_ms)
-        silence_ms = silence_by_wall_ms(since_ms, coordinator, wall_ms, self._memory.behind_ms or 0)
+        brokers, behind_ms = self._memory.clock.brokers.values(), self._memory.behind_ms or 0
+        silence_ms = silence_by_wall_ms(since_ms, coordinator, brokers, wall_ms, behind_ms)
         if silence_ms > self._settings.thresholds.telemetry_stalled_ms and watch.is_confirmed(since_ms):
             self._report_lasting(since_ms, silence_ms)
 

@@ -5,7 +5,7 @@ import pytest
 from coordinator_model.brokers.blindness import COARSE_INSTANTS
 from coordinator_model.brokers.broker_clock import MAX_BROKERS, MAX_TIMER_RESETS, CoordinatorTracker
 from coordinator_model.brokers.coordinator_check import Proof
-from coordinator_model.brokers.one_clock import MAX_PROBES
+from coordinator_model.brokers.one_clock import MAX_PROBES, BrokerClock
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
 
@@ -260,6 +260,27 @@ def test_the_watermark_is_by_the_coordinators_clock(coordinator, watermark_ms):
     made.restart_reading("b", 60_000)
     made.read("b", "t/1", 64_000)
     assert made.watermark_ms(10_000) == watermark_ms
+
+
+LATE = {
+    "nothing was read": ([], BrokerClock(), 0),
+    "the first line": ([(0, 40_000)], BrokerClock(), 0),
+    "its way takes longer": ([(0, 40_000), (0, 43_000)], BrokerClock(), 2_999),
+    "its clock steps ahead": ([(0, 40_000), (60_000, -17_000)], BrokerClock(), 2_999),
+    "its clock steps back": ([(0, 40_000), (-60_000, 103_000)], BrokerClock(), 2_999),
+    "the state is that of an older monitor": ([(0, 43_000)], BrokerClock(behind_ms=40_000), 2_999),
+}
+
+
+@pytest.mark.parametrize("case", LATE)
+def test_how_much_later_than_usual_lines_come(case):
+    behind, made, late_ms = LATE[case]
+    for at_ms, (stepped_ms, behind_ms) in enumerate(behind, 1):
+        if made.stepped_ms != stepped_ms:
+            made.step(stepped_ms)
+        made.read_ms["t/0"] = at_ms
+        made.note_behind(at_ms + behind_ms)
+    assert made.late_ms == late_ms
 
 
 def test_names_of_strangers_do_not_fill_the_memory():

@@ -105,7 +105,8 @@ def test_a_long_batch_of_a_peer_with_another_clock_is_no_silence(ahead_ms):
     assert told_of_brokers(two_brokers(120_000), 120_000, arrival_ms=arrival_ms, ahead_ms=ahead) == []
 
 
-def test_a_coordinator_that_is_read_further_than_the_next_one_is_not_silent():
+@pytest.mark.parametrize("ahead_ms", [0, -60_000, 60_000])
+def test_a_coordinator_that_is_read_further_than_the_next_one_is_not_silent(ahead_ms):
     """It died at 60 s. After a downtime, its lines are read at once, and those of the next one take half a minute."""
 
     def arrival_ms(row, at_ms):
@@ -114,7 +115,30 @@ def test_a_coordinator_that_is_read_further_than_the_next_one_is_not_silent():
 
     story = failover(100_000)
     story.rows = [row for row in story.rows if row[2].source != CLUSTER]
-    assert told_of_brokers(story, 300_000, arrival_ms=arrival_ms) == []
+    assert told_of_brokers(story, 300_000, arrival_ms=arrival_ms, ahead_ms={"broker-2": ahead_ms}) == []
+
+
+PEERS = {
+    "its clock is a minute behind": ({"broker-2": -60_000}, 0, 0),
+    "its clock is ten minutes behind": ({"broker-2": -600_000}, 0, 0),
+    "its shipper is two minutes late": (NO_SKEW, 120_000, 0),
+    "its shipper becomes late, and that of broker-3 does not": (NO_SKEW, 120_000, 100_000),
+}
+
+
+@pytest.mark.parametrize(("ahead_ms", "late_ms", "since_ms"), PEERS.values(), ids=PEERS)
+def test_a_peer_that_is_behind_delays_no_report_of_a_silence(ahead_ms, late_ms, since_ms):
+    """Broker-1 is silent from 160 s on. Broker-2 is behind in one way or another."""
+
+    def arrival_ms(row, at_ms):
+        return at_ms + late_ms if row.topic == "lines-of-broker-2" and at_ms >= since_ms else at_ms
+
+    story = two_brokers(160_000).silent(160_000, 999_000)
+    if since_ms:
+        story.brokers["broker-3"] = 0
+    ((told_ms, subject),) = told_of_brokers(story, 182_000, arrival_ms=arrival_ms, ahead_ms=ahead_ms)
+    assert subject == ["broker-1"]
+    assert 160_000 + 15_000 < told_ms <= 160_000 + 20_000
 
 
 @pytest.mark.parametrize("ahead_ms", [-20_000, -40_000, 40_000])
