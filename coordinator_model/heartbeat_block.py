@@ -112,6 +112,10 @@ class HeartbeatBlock:
             return {(columns[0][0], columns[1][0], columns[2][0])}
         return set(self._rows_of(columns))
 
+    def brokers(self) -> set[str]:
+        """Return the brokers of its lines."""
+        return set(self.columns[_BROKER])
+
     def offset_span(self) -> tuple[int, int]:
         """Return the least and the greatest offset."""
         offsets = self.columns[_OFFSET]

@@ -34,10 +34,12 @@ class SteppedClocks:
     def ahead_ms(self, event: Event) -> int:
         """Return how far the clock that dated an event has stepped away from the coordinator's.
 
-        Metadata is dated by a clock that does not step. What names no broker, as a record, is taken to be the
-        coordinator's.
+        Metadata is dated by a clock that does not step.
         """
-        if isinstance(event, LeaderNamed):
-            return self.apart_ms("")
-        broker = getattr(event, "broker", "")
+        return (
+            self.apart_ms("") if isinstance(event, LeaderNamed) else self.broker_ahead_ms(getattr(event, "broker", ""))
+        )
+
+    def broker_ahead_ms(self, broker: str) -> int:
+        """Return the same for what a broker dated. What names no broker, as a record, counts as the coordinator's."""
         return self.apart_ms(broker) if broker else 0

@@ -91,35 +91,40 @@ def hold_back(memory: ShardMemory, part: Part, watermark_ms: int) -> Part:
     """Hold back what is newer than an instant by the coordinator's clock; return the rest."""
     known = bisect_right(part.commits, watermark_ms, key=itemgetter(0))
     memory.held_commits = part.commits[known:]
-    clock = memory.clock
-    divided = _divided(part, watermark_ms) if clock.agree else _divided_by_broker(clock, part, watermark_ms)
-    heartbeats, memory.held_heartbeats, events, memory.held = divided
+    heartbeats, memory.held_heartbeats = _divided_heartbeats(memory.clock, part.heartbeats, watermark_ms)
+    events, memory.held = _divided_events(memory.clock, part, watermark_ms)
     return part._replace(heartbeats=heartbeats, events=events, commits=part.commits[:known])
 
 
-_Divided = tuple[HeartbeatBlock, HeartbeatBlock, list[Event], list[Event]]
-"""Heartbeats that are ready, those that are held back, and other events in the same way."""
+def _divided_heartbeats(
+    clock: CoordinatorTracker, beats: HeartbeatBlock, watermark_ms: int
+) -> tuple[HeartbeatBlock, HeartbeatBlock]:
+    """Return the heartbeats up to an instant, which is converted to the clock that dated each one, and the others.
+
+    Nearly always one broker's clock dated all of them, and then the block is cut.
+    """
+    aheads_ms = {0} if clock.agree else {clock.broker_ahead_ms(broker) for broker in beats.brokers()}
+    if len(aheads_ms) <= 1:
+        until = beats.until(watermark_ms + max(aheads_ms, default=0))
+        return beats.cut(0, until), beats.cut(until, beats.length)
+    divided: tuple[list[Heartbeat], list[Heartbeat]] = ([], [])
+    for beat in beats.rows():
+        divided[beat.order_ms > watermark_ms + clock.broker_ahead_ms(beat.broker)].append(beat)
+    return HeartbeatBlock.of_events(divided[0]), HeartbeatBlock.of_events(divided[1])
 
 
-def _divided(part: Part, watermark_ms: int) -> _Divided:
-    """Divide a part at an instant. All clocks agree, so both sequences are in the order of the coordinator's time."""
-    beats, events = part.heartbeats, part.events
-    until, cut = beats.until(watermark_ms), len(events)
-    while cut and events[cut - 1][0] > watermark_ms:
-        cut -= 1
-    return beats.cut(0, until), beats.cut(until, beats.length), events[:cut], events[cut:]
-
-
-def _divided_by_broker(clock: CoordinatorTracker, part: Part, watermark_ms: int) -> _Divided:
-    """Divide a part at an instant, which is converted to the clock that dated each event."""
-    beats: tuple[list[Heartbeat], list[Heartbeat]] = ([], [])
-    events: tuple[list[Event], list[Event]] = ([], [])
-    for beat in part.heartbeats.rows():
-        beats[beat.order_ms > watermark_ms + clock.ahead_ms(beat)].append(beat)
+def _divided_events(clock: CoordinatorTracker, part: Part, watermark_ms: int) -> tuple[list[Event], list[Event]]:
+    """Return the events up to an instant, which is converted to the clock that dated each one, and the others."""
+    if clock.agree:  # so the events are in the order of the coordinator's time
+        cut = len(part.events)
+        while cut and part.events[cut - 1][0] > watermark_ms:
+            cut -= 1
+        return part.events[:cut], part.events[cut:]
+    divided: tuple[list[Event], list[Event]] = ([], [])
     for event in part.events:
         at_ms = applied_at(event, part.moved_ahead)[0]
-        events[at_ms > watermark_ms + clock.ahead_ms(event)].append(event)
-    return HeartbeatBlock.of_events(beats[0]), HeartbeatBlock.of_events(beats[1]), *events
+        divided[at_ms > watermark_ms + clock.ahead_ms(event)].append(event)
+    return divided
 
 
 def date_as_read(events: list[Event], present_ms: int, credible_ms: int) -> int:

@@ -2,8 +2,11 @@
 
 import pytest
 
-from coordinator_model.events import RECORD_RANK, RecordRead
-from coordinator_model.shard.held_back import moved_ahead, no_later
+from coordinator_model.events import RECORD_RANK, TELEMETRY_RANK, Heartbeat, RecordRead
+from coordinator_model.heartbeat_block import HeartbeatBlock
+from coordinator_model.shard.batch import Part
+from coordinator_model.shard.held_back import hold_back, moved_ahead, no_later
+from coordinator_model.shard.shard_memory import ShardMemory
 
 HOLD_MS = 10_000
 
@@ -52,3 +55,39 @@ def test_a_commit_is_dated_no_later_than_the_next_record(name):
     dated = no_later(rows, records, HOLD_MS)
     assert dated == sorted(dated)
     assert [row[0] for row in sorted(dated, key=lambda row: row[1])] == instants
+
+
+def heartbeat(order_ms, offset, broker):
+    return Heartbeat(order_ms, TELEMETRY_RANK, "lines", 0, offset, "g", "m", 1, 0, order_ms, order_ms, broker, 0, False)
+
+
+# how far the clocks of the coordinator and another broker have stepped; the brokers of the heartbeats -> rows are made
+STEPPED = {
+    "the coordinator's, and it dated all": ({"a": 60_000}, "aaa", False),
+    "another one's, and the coordinator dated all": ({"b": 60_000}, "aaa", False),
+    "another one's, and it dated all": ({"b": -60_000}, "bbb", False),
+    "both, by as much": ({"a": 60_000, "b": 60_000}, "aba", False),
+    "another one's, and each dated some": ({"b": 60_000}, "abab", True),
+}
+
+
+@pytest.mark.parametrize("name", STEPPED)
+def test_heartbeats_are_divided_by_the_clock_that_dated_them(name, monkeypatch):
+    """Those at 1 s and at 3 s by the coordinator's clock are divided at 2 s. One by one only if needed."""
+    stepped, brokers, one_by_one = STEPPED[name]
+    memory, made = ShardMemory(), []
+    memory.clock.coordinator = "a"
+    for broker in "ab":
+        memory.clock.restart_reading(broker, stepped.get(broker, 0))
+    beats = [
+        heartbeat(at_ms + memory.clock.apart_ms(broker), at_ms + n, broker)
+        for at_ms in (1_000, 3_000)
+        for n, broker in enumerate(brokers)
+    ]
+    rows = HeartbeatBlock.rows
+    monkeypatch.setattr(HeartbeatBlock, "rows", lambda block: made.append(block) or rows(block))
+    part = hold_back(memory, Part(None, HeartbeatBlock.of_events(sorted(beats)), [], [], {}), 2_000)
+    monkeypatch.undo()
+    assert [beat.offset // 1_000 for beat in part.heartbeats.rows()] == [1] * len(brokers)
+    assert [beat.offset // 1_000 for beat in memory.held_heartbeats.rows()] == [3] * len(brokers)
+    assert bool(made) == one_by_one
