@@ -64,8 +64,10 @@ class Leadership:
 
         Outdated metadata is ignored: it was fetched earlier, or from a broker that knows only an earlier leader epoch.
         """
-        if event.order_ms < self.named_ms or self._is_outdated(event):
+        if self.named_ms - DISPUTE_MS <= event.order_ms < self.named_ms or self._is_outdated(event):
             return None
+        if event.order_ms < self.named_ms:
+            self._forget_instants()
         another = event.node != self.node
         if another:
             self.replaced_ms = self.named_ms
@@ -76,6 +78,11 @@ class Leadership:
         self.named_ms, self.node, self.epoch = event.order_ms, event.node, event.epoch
         self.leader, self.others = event.key, tuple(event.others)
         return another
+
+    def _forget_instants(self) -> None:
+        """Forget the instants of an older monitor's state: they are by a coordinator's clock that had stepped ahead."""
+        self.claims.clear()
+        self.named_ms, self.unlogged_ms, self.replaced_ms, self.resigned_ms = 0, None, 0, 0
 
     def _is_outdated(self, event: LeaderNamed) -> bool:
         """Tell whether the epoch is outdated. An earlier epoch that comes much later means a recreated topic."""

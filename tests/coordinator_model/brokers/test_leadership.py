@@ -62,6 +62,23 @@ def test_which_answers_metadata_disputes(case):
     assert leadership.disputes(broker, SURE, line_ms, 0) == disputed
 
 
+def test_instants_by_a_clock_that_had_stepped_ahead_do_not_last():
+    """In the state of an older monitor they are by the coordinator's clock, here an hour ahead."""
+    leadership, ahead_ms = Leadership(), 3_600_000
+    leadership.name(named(ahead_ms, *TO_B))
+    leadership.resign("b", ahead_ms + 500, had_led=True)
+    leadership.name(named(ahead_ms + 1_000, *TO_B))
+    leadership.disputes("c", SURE, ahead_ms + 1_500, 0)
+    leadership.resign("b", ahead_ms + 2_000, had_led=True)
+
+    assert leadership.name(named(1_000)) is True
+    assert (leadership.leader, leadership.replaced_ms) == ("a", 0)
+    assert leadership.disputes("c", SURE, 1_500, 0)
+    assert not leadership.was_claimed("c", 1_500)
+    assert leadership.was_claimed("c", 1_501)
+    assert leadership.name(named(1_000 - DISPUTE_MS, *TO_B)) is None
+
+
 @pytest.mark.parametrize(("leader_answers", "believed"), [(False, True), (True, False)])
 def test_a_broker_that_metadata_disputes_is_believed_after_a_minute(leader_answers, believed):
     """It goes on answering as the coordinator, and is not believed if the leader that metadata names answers too."""
