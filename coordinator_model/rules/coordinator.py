@@ -79,8 +79,11 @@ def without(known: Mapping[str, Any], broker: str, cause: str, shard: int) -> di
 
 
 def _of_others(known: Mapping[str, Any], shard: int) -> tuple[list[list[Any]], dict[str, int]]:
-    """Return the members, and the totals by shard, of all shards but one."""
-    members = [member for member in known.get("members", []) if member[2:] != [shard]]
+    """Return the members, and the totals by shard, of all shards but one.
+
+    Earlier versions kept no shard of a member, and no totals: what they kept counts no more.
+    """
+    members = [member for member in known.get("members", []) if member[2:] not in ([], [shard])]
     return members, {of: total for of, total in known.get("total_of_shards", {}).items() if of != str(shard)}
 
 

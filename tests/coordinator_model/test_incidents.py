@@ -339,6 +339,13 @@ def test_the_page_about_a_paused_coordinator_counts_nobody_whose_loss_is_refuted
     assert diff([incident], told_of_pause(1, reason="refuted")) == []  # it says so again, with another page's
 
 
+def test_a_page_that_an_earlier_version_stored_lists_each_member_once():
+    [incident] = step([], 1, "m1", total=1)
+    stored = replace(incident, detail={"members": [["g", "m1"]], "total": 1})
+    [incident] = step([stored], 1, "m1", total=1)
+    assert (incident.detail["members"], incident.detail["total"]) == ([["g", "m1", 1]], 1)
+
+
 def named(shard, at_ms):
     return {"shard": shard, "at_ms": at_ms}
 
