@@ -58,6 +58,8 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
         join_phase.note_join_as_it_moved(replica, event, context)
         join_phase.note_sign(replica, event.generation, event.arrival_ms, event.member_id)
         join_phase.note_join(replica, event)
+        if event.arrival_ms <= replica.generation_since_ms and replica.type is GroupType.CLASSIC:
+            replica.announced_by = replica.announced_by or event.broker  # a record or a heartbeat was read first
     replica.pending.pop(event.member_id, None)
     _take_leader(replica, event)
     if not is_gone(replica, event.member_id, event.answer_ms) and not _was_removed_as_it_waited(replica, event):
