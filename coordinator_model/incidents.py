@@ -24,7 +24,7 @@ from typing import Any
 from coordinator_model.client import ShownClient, is_same_client, who
 from coordinator_model.group_report import GroupReport, JudgedBy, Said, instant_ms, place_of
 from coordinator_model.membership import Partition, held_by, subscribed, unowned, wanted
-from coordinator_model.rules.coordinator import COORDINATOR_PAUSED, added_up
+from coordinator_model.rules.coordinator import COORDINATOR_PAUSED, added_up, without
 from coordinator_model.rules.group_set_aside import GROUP_SET_ASIDE
 from coordinator_model.rules.registry import (
     AT_RISK_RULES,
@@ -320,6 +320,9 @@ def _on_absence(
     at_ms, view = report.at_ms, report.view
     over = ENDS_AS.get(incident.rule, "recovered")  # `serve` has rules of its own
     if incident.rule not in LASTING_RULES and (left := _holders(incident, report, hold=False)):
+        if incident.rule == COORDINATOR_PAUSED.id and report.reason == "refuted":
+            rest = without(incident.detail, incident.broker, incident.cause, report.shard)
+            incident = replace(incident, **rest)
         return _held_by_another(incident, left, at_ms)
     if not report.group:
         return [_closed(incident, report.reason or over, at_ms)]

@@ -266,7 +266,7 @@ def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, 
     if event.generation > replica.generation:  # its JoinGroups came before telemetry, or their lines are missing
         since_ms = max(replica.generation_since_ms, replica.stable_seen_ms or 0)
         join_lines.note_unseen(replica, event.applied_ms, since_ms, context)
-        replica.generation, replica.generation_since_ms = event.generation, event.applied_ms
+        replica.generation, replica.generation_since_ms, replica.announced_by = event.generation, event.applied_ms, ""
         replica.joins = JoinsSeen(last_ms=replica.joins.last_ms, skipped=True)
         replica.enter(StateEvent.HEARTBEAT_ACCEPTED, event.applied_ms)
     _heartbeat_tells_state(replica, event, context)

@@ -38,6 +38,7 @@ def become(replica: GroupReplica, type_: GroupType, at_ms: int) -> None:
     if replica.type is not type_:
         replica.members, replica.unconverted = {}, former
         _forget_names(replica)
+        replica.announced_by = ""
         replica.generation = -1  # each kind has its own count: a lower number does not mean a new incarnation
     replica.type, replica.deleted, replica.ending_ms = type_, False, None
     replica.unreported_phase = None

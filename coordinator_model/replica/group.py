@@ -92,7 +92,7 @@ class GroupReplica:
     joins: JoinsSeen = NO_JOIN_SEEN
     """The JoinGroups of the generation."""
     announced_by: str = ""
-    """The broker whose JoinGroup answers announced the generation."""
+    """The broker whose JoinGroup answers announced the generation; empty: no such answer was seen."""
     assignment_epoch: int = -1
     regexes: dict[str, list[str]] = field(default_factory=dict)
     """Regular expression to the topics that the coordinator resolved it to (record 16)."""

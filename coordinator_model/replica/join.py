@@ -58,6 +58,8 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
         join_phase.note_join_as_it_moved(replica, event, context)
         join_phase.note_sign(replica, event.generation, event.arrival_ms, event.member_id)
         join_phase.note_join(replica, event)
+        if event.arrival_ms <= replica.generation_since_ms and replica.type is GroupType.CLASSIC:
+            replica.announced_by = replica.announced_by or event.broker  # a record or a heartbeat was read first
     replica.pending.pop(event.member_id, None)
     _take_leader(replica, event)
     if not is_gone(replica, event.member_id, event.answer_ms) and not _was_removed_as_it_waited(replica, event):
@@ -163,13 +165,24 @@ def _let_in(replica: GroupReplica, event: JoinAnswered, context: JudgementContex
         member.timer_reset_ms = max(member.timer_reset_ms or 0, _applied_ms(replica, event))
     if former and _is_into_a_stable_group(replica, event):
         lend_session(former[0], member, event.arrival_ms)
-    by_ms = (member.synced_ms or 0) + context.thresholds.grace_ms  # this line may be late, or its instant inexact
-    has_synced = member.generation == event.generation and event.answer_ms < by_ms
-    member.generation, member.awaiting_sync = event.generation, not has_synced
+    member.awaiting_sync = not _has_synced(replica, member, event, context)
+    member.generation = event.generation
     member.streams = replica.protocol == STREAMS_PROTOCOL
     _fill_from_join(member, event, with_timeouts=not _is_unchanged_rejoin(replica, event))
     _poll_leave_comes_back(replica, event, context)
     came_back_if_new(replica, member)
+
+
+def _has_synced(replica: GroupReplica, member: Member, event: JoinAnswered, context: JudgementContext) -> bool:
+    """Tell whether a member's SyncGroup of this generation is known: the line of its JoinGroup may be late.
+
+    The instant of that line may be inexact too. So once the generation's record is read, it may be dated after the
+    SyncGroup. A SyncGroup from before the generation does not count: 27, and then a JoinGroup, is the ordinary course.
+    """
+    synced_ms = member.synced_ms or 0
+    stored = replica.recorded_generation is None and synced_ms >= replica.generation_since_ms
+    by_ms = synced_ms + context.thresholds.grace_ms if stored else synced_ms
+    return member.generation == event.generation and event.answer_ms < by_ms
 
 
 def _applied_ms(replica: GroupReplica, event: JoinAnswered) -> int:

@@ -68,12 +68,29 @@ def added_up(known: Mapping[str, Any], finding: Mapping[str, Any], shard: int) -
     ``known``: the detail so far; empty: there is none. ``finding``: what the shard finds now.
     """
     found = finding["detail"]
-    totals = {**known.get("total_of_shards", {}), str(shard): found["total"]}
-    members = [[*member[:2], shard] for member in found["members"]]
-    members += [member for member in known.get("members", []) if member[2:] != [shard]]
+    others, totals = _of_others(known, shard)
+    members = [[*member[:2], shard] for member in found["members"]] + others
+    return _summed(finding["broker"], finding["cause"], members, totals | {str(shard): found["total"]})
+
+
+def without(known: Mapping[str, Any], broker: str, cause: str, shard: int) -> dict[str, Any]:
+    """Return summary and detail of ``coordinator-paused`` after a shard has refuted the losses of all its members."""
+    return _summed(broker, cause, *_of_others(known, shard))
+
+
+def _of_others(known: Mapping[str, Any], shard: int) -> tuple[list[list[Any]], dict[str, int]]:
+    """Return the members, and the totals by shard, of all shards but one.
+
+    Earlier versions kept no shard of a member, and no totals: what they kept counts no more.
+    """
+    members = [member for member in known.get("members", []) if member[2:] not in ([], [shard])]
+    return members, {of: total for of, total in known.get("total_of_shards", {}).items() if of != str(shard)}
+
+
+def _summed(broker: str, cause: str, members: list[list[Any]], totals: dict[str, int]) -> dict[str, Any]:
     total = sum(totals.values())
     return {
-        "summary": _paused_summary(finding["broker"], finding["cause"], total),
+        "summary": _paused_summary(broker, cause, total),
         "detail": {"members": members[:MAX_NAMED], "total": total, "total_of_shards": totals},
     }
 

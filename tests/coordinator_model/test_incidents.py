@@ -1,6 +1,7 @@
 """Findings to incidents: what opens, escalates, closes, and what a monitor that starts afresh makes of what is open."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -301,16 +302,20 @@ def test_a_broker_incident_ends_with_the_last_shard_that_sees_it():
     )
 
 
-def test_the_page_about_a_paused_coordinator_counts_the_members_of_all_shards():
-    def step(held, shard, *members, total):
-        detail = {"members": [["g", name] for name in members], "total": total}
-        found = finding(
-            rule="coordinator-paused", cause="coordinator-pause", group="", subject="broker-1", detail=detail
-        )
-        told = GroupReport(cluster="c", group="", at_ms=AT_MS, findings=[found], holder=f"c/{shard}", shard=shard)
-        [done] = diff(held, told)
-        return [done.incident]
+def told_of_pause(shard, *members, total=None, reason=None):
+    """What a shard reports; ``total`` None: it finds none any more."""
+    detail = {"members": [["g", name] for name in members], "total": total}
+    found = finding(rule="coordinator-paused", cause="coordinator-pause", group="", subject="broker-1", detail=detail)
+    findings, holder = [] if total is None else [found], f"c/{shard}"
+    return GroupReport(cluster="c", group="", at_ms=AT_MS, findings=findings, holder=holder, shard=shard, reason=reason)
 
+
+def step(held, *args, **how):
+    [done] = diff(held, told_of_pause(*args, **how))
+    return [done.incident]
+
+
+def test_the_page_about_a_paused_coordinator_counts_the_members_of_all_shards():
     [incident] = step([], 1, *(f"m{number}" for number in range(60)), total=300)
     assert incident.summary == (
         "broker-1 paused or restarted, and removed at least 300 members within a session timeout after that"
@@ -320,6 +325,25 @@ def test_the_page_about_a_paused_coordinator_counts_the_members_of_all_shards():
     assert "at least 302 members" in incident.summary
     [incident] = step([incident], 2, "n1", total=1)  # the other one was heard again
     assert (incident.detail["total"], incident.detail["members"][:2]) == (301, [["g", "n1", 2], ["g", "m0", 1]])
+
+
+# why a shard no longer finds its loss -> what the page still counts
+@pytest.mark.parametrize(
+    ("reason", "counted"), [("refuted", [["g", "m2", 2]]), (None, [["g", "m2", 2], ["g", "m1", 1]])]
+)
+def test_the_page_about_a_paused_coordinator_counts_nobody_whose_loss_is_refuted(reason, counted):
+    held = step(step([], 1, "m1", total=1), 2, "m2", total=1)
+    [incident] = step(held, 1, reason=reason)
+    assert (incident.detail["members"], incident.detail["total"]) == (counted, len(counted))
+    assert f"at least {len(counted)} member" in incident.summary
+    assert diff([incident], told_of_pause(1, reason="refuted")) == []  # it says so again, with another page's
+
+
+def test_a_page_that_an_earlier_version_stored_lists_each_member_once():
+    [incident] = step([], 1, "m1", total=1)
+    stored = replace(incident, detail={"members": [["g", "m1"]], "total": 1})
+    [incident] = step([stored], 1, "m1", total=1)
+    assert (incident.detail["members"], incident.detail["total"]) == ([["g", "m1", 1]], 1)
 
 
 def named(shard, at_ms):

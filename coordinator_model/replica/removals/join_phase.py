@@ -77,7 +77,7 @@ def end_phase(replica: GroupReplica, generation: int, at_ms: int, *, emptied: bo
     """End the join phase with a new generation. If generations are skipped, phases in between ended unseen."""
     replica.joins = JoinsSeen(skipped=generation > replica.generation + 1 > 0)
     replica.phase.ended = PhaseEnd(generation, at_ms, emptied)
-    replica.generation, replica.generation_since_ms = generation, at_ms
+    replica.generation, replica.generation_since_ms, replica.announced_by = generation, at_ms, ""
     replica.rolled_back_replacements.clear()
 
 

@@ -691,3 +691,23 @@ def test_a_record_read_before_the_answer_15_is_the_leaders_if_it_lists_it(name):
     story = joined_twice().join(5_000, "m1", 2, ("m1", "m2")).join(5_000, "m2", 2, leader="m1")
     story.record(8_000, 2, *listed).sync(10_100, "m1", 2, leader=True, error=15, parked_ms=5_000)
     assert story.play(10_400).group["state"] == state
+
+
+# what shows generation 2 -> who is known to have announced it; broker-1 had announced generation 1
+ANNOUNCED = {
+    "JoinGroups": (lambda story: rebalance(story, 5_000, 2, "m1"), "broker-1"),
+    "a record alone": (lambda story: story.record(5_000, 2, "m1"), ""),
+    "a heartbeat alone": (lambda story: story.beat(5_000, "m1", 2), ""),
+    "a record, and a JoinGroup whose line is late": (
+        lambda story: story.record(5_000, 2, "m1").join(5_005, "m1", 2, listed=["m1"], parked_ms=10),
+        "broker-1",
+    ),
+    "the epoch of an upgrade": (lambda story: story.epoch(5_000, 2).target(5_000, 2).member(5_000, "m1"), ""),
+}
+
+
+@pytest.mark.parametrize("name", ANNOUNCED)
+def test_a_broker_has_announced_a_generation_only_if_its_joingroups_were_seen(name):
+    adds, broker = ANNOUNCED[name]
+    told = adds(stable("m1").beats("m1", 1_000, 4_000)).play(5_100)
+    assert (told.group["generation"], told.group["announced_by"]) == (2, broker)

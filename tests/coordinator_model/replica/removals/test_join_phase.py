@@ -537,6 +537,14 @@ def test_a_join_whose_answer_was_lost_behind_a_stalled_write_starts_the_phase():
 # which lines and records come -> who is told to have missed its sync, and by when
 SYNCS = {
     "only the leader's SyncGroup is seen": (lambda story: story.sync(9_550, "m1", 2, leader=True), [("m2", 19_500)]),
+    "the member's SyncGroup of the generation before is answered 27": (
+        lambda story: story.sync(9_300, "m2", 1, error=27).sync(9_550, "m1", 2, leader=True),
+        [("m2", 19_500)],
+    ),
+    "the member's SyncGroup of the generation before is accepted": (
+        lambda story: story.sync(8_900, "m2", 1).sync(9_550, "m1", 2, leader=True),
+        [("m2", 19_500)],
+    ),
     "none is seen, though the record shows the leader's": (lambda story: story, []),
     "a partition of the member is committed": (
         lambda story: story.sync(9_550, "m1", 2, leader=True).commit(12_000, "t", 0),
