@@ -20,6 +20,8 @@ log = structlog.get_logger(__name__)
 
 NEW_TOPICS_S = 600.0  # how soon the partition counts of topics newer than the query are noticed
 
+DELETED_KEPT = 5_000  # how many deleted topics are remembered, the newest ones
+
 
 class ClusterChanges:
     """Compares the cluster with what a query was started with.
@@ -29,7 +31,7 @@ class ClusterChanges:
 
     session_timeouts: SessionTimeouts
     partition_counts: dict[str, int]
-    """A topic that was deleted since `run` last read them before it was started, or later, has 0 partitions."""
+    """A topic that is known to have been deleted has 0 partitions."""
     added_partitions: dict[str, AddedPartitions]
     cut_short: set[str]
     """Topics that were found twice in a row to end before what was read of them."""
@@ -52,7 +54,8 @@ class ClusterChanges:
         self._read_session_timeouts()
         before, now = self.partition_counts, self._topics.partition_counts()
         self.added_partitions |= added_partitions(before, now, time.time_ns() // 1_000_000)
-        self.partition_counts = dict.fromkeys(before, 0) | now
+        earlier_first = sorted((topic for topic in before if topic not in now), key=lambda topic: before[topic] > 0)
+        self.partition_counts = dict.fromkeys(earlier_first[-DELETED_KEPT:], 0) | now
         self._known.keep(self.partition_counts, self.added_partitions)
         self._new_topics_due = Every(NEW_TOPICS_S)
 

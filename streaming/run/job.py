@@ -113,7 +113,7 @@ def run_job(
             raise RunError(str(error)) from error
         stack.callback(store.close)
         lease = Lease(store.engine, settings.cluster)
-        if not _acquired(lease, stop, standby=run.standby):
+        if not _acquired(store, lease, stop, standby=run.standby):
             return
         stack.enter_context(lease.kept())
         spark = start_session(run, shuffle_partitions)
@@ -258,6 +258,8 @@ class Job:
         asked_ms = time.time_ns() // 1_000_000
         is_caught_up = self._is_caught_up and checkpoint.resumed
         self._is_caught_up = False  # after a failure there may be much to read
+        if not is_caught_up:
+            self.store.note_start(self.lease)
         catch_up = CatchUp(self.topics.ends(assigned), done=is_caught_up, asked_ms=asked_ms)
         sink = Sink(
             self.store,
@@ -466,14 +468,17 @@ class Job:
         )
 
 
-def _acquired(lease: Lease, stop: threading.Event, *, standby: bool) -> bool:
+def _acquired(store: Store, lease: Lease, stop: threading.Event, *, standby: bool) -> bool:
     """Acquire the lease on the cluster; return False if told to stop first."""
     try:
-        return lease.acquire(stop, standby=standby)
+        if not lease.acquire(stop, standby=standby):
+            return False
+        store.note_start(lease)
     except LeaseHeldError as error:
         raise RunError(str(error)) from None
     except SQLAlchemyError as error:
         raise RunError(f"the database cannot be used: {getattr(error, 'orig', None) or error}") from error
+    return True
 
 
 def _reach(settings: Settings, stop: threading.Event) -> Topics | None:

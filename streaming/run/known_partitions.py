@@ -11,7 +11,7 @@ PARTITIONS_FILE = "partitions.json"
 
 
 class KnownPartitions:
-    """A file with the partition counts of existing topics, and the partitions that were last added to them."""
+    """A file with the partition counts of topics, 0 for deleted ones, and the partitions last added to them."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -20,13 +20,13 @@ class KnownPartitions:
         """Return what was kept; nothing if there is no file, or if it cannot be read."""
         try:
             kept = json.loads(self._file.read_text(encoding="utf-8"))
-            return dict(kept["counts"]), {topic: AddedPartitions(*added) for topic, added in kept["added"].items()}
+            counts = {topic: int(count) for topic, count in kept["counts"].items()}
+            return counts, {topic: AddedPartitions(*map(int, added)) for topic, added in kept["added"].items()}
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return {}, {}
 
     def keep(self, counts: Mapping[str, int], added: Added) -> None:
-        """Replace what was kept. Deleted topics, whose count is 0, are left out."""
-        existing = {topic: count for topic, count in counts.items() if count}
-        kept = {"counts": existing, "added": {topic: added[topic] for topic in existing.keys() & added.keys()}}
+        """Replace what was kept. What was added to a topic before it was deleted is left out."""
+        kept = {"counts": dict(counts), "added": {topic: added[topic] for topic in added if counts.get(topic)}}
         self._file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(self._file, json.dumps(kept))

@@ -44,7 +44,7 @@ class RunProgress(NamedTuple):
     batch_id: int
     alive_ms: int
     caught_up: bool
-    """False also from when a `run` starts until its first batch has ended."""
+    """False also from when `run` starts, or begins a query anew, until the first batch of it has ended."""
     silent_ms: int
     """How long ago `alive_ms` was."""
 
@@ -173,13 +173,10 @@ class StoreReader:
 
     def runs(self) -> list[RunProgress]:
         """Return the progress of every cluster's `run`, sorted by cluster."""
-        known, lease = tables.runs.c, tables.run_leases.c
-        starts = func.coalesce(lease.acquired_ms, 0) > known.alive_ms
-        caught_up, silent_ms = known.caught_up & ~starts, database_ms() - known.alive_ms
+        known = tables.runs.c
+        caught_up, silent_ms = known.caught_up & ~known.starts, database_ms() - known.alive_ms
         columns = (known.cluster, known.checkpoint_id, known.batch_id, known.alive_ms, caught_up, silent_ms)
-        of_cluster = tables.runs.outerjoin(tables.run_leases, lease.cluster == known.cluster)
-        rows = self._rows(select(*columns).select_from(of_cluster).order_by(known.cluster))
-        return [RunProgress._make(row) for row in rows]
+        return [RunProgress._make(row) for row in self._rows(select(*columns).order_by(known.cluster))]
 
     def judged_until_ms(self, cluster: str) -> int | None:
         """Return the instant up to which all groups of a cluster were judged, or None if none was judged yet.

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Self
 
-from sqlalchemy import Column, ColumnElement, Connection, Engine, ExceptionContext, delete, event, select
+from sqlalchemy import Column, ColumnElement, Connection, Engine, ExceptionContext, delete, event, select, update
 from sqlalchemy.exc import IntegrityError
 
 from coordinator_model.brokers.gone_brokers import GONE_MS
@@ -62,6 +62,16 @@ class Store:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+
+    def note_start(self, lease: Lease) -> None:
+        """Note that the `run` with this lease has much to read, so that the next batch may take long.
+
+        Whether the last batch had caught up is kept: a fresh checkpoint may begin where that one ended.
+        """
+        mine = tables.runs.c.cluster == lease.cluster
+        with self._writer.begin() as connection:
+            if lease.renew_in(connection):
+                connection.execute(update(tables.runs).where(mine).values(starts=True))
 
     def apply_batch(  # noqa: PLR0913 - each is a fact about the batch that only the job knows
         self,
@@ -253,6 +263,7 @@ def _alive(
         "batch_id": batch_id,
         "alive_ms": alive_ms,
         "caught_up": caught_up,
+        "starts": False,
     }
     upsert(connection, tables.runs, [row], changing=[name for name in row if name != "cluster"])
     return caught_up and before is not None and (not before.caught_up or before.checkpoint_id != checkpoint_id)

@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
 metadata = MetaData()
@@ -41,7 +42,8 @@ runs = Table(
     Column("checkpoint_id", String(200), nullable=False),
     Column("batch_id", BigInteger, nullable=False),
     Column("alive_ms", BigInteger, nullable=False),
-    Column("caught_up", Boolean, nullable=False),
+    Column("caught_up", Boolean, nullable=False),  # as of the last batch
+    Column("starts", Boolean, nullable=False, server_default=false()),  # since then `run` began to read again
 )
 
 groups = Table(

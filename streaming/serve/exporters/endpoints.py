@@ -65,10 +65,10 @@ class Exporters:
         asked = [run for run in runs if cluster in (None, run.cluster)]
         if cluster is not None and not asked:
             raise HTTPException(404, "no such cluster")
-        current = [run for run in asked if run.caught_up and not self.health.stalled(run)]
+        alive = [run for run in asked if not self.health.stalled(run)]
+        if len(alive) > 1 and not several:  # also if only one has caught up: else its groups would pass for the other's
+            raise Ambiguous([run.cluster for run in alive], "groups")
+        current = [run.cluster for run in alive if run.caught_up]
         if not current:
             raise HTTPException(503, f"not current: {self.health.readiness(asked)[1]['reason']}")
-        clusters = [run.cluster for run in current]
-        if len(clusters) > 1 and not several:
-            raise Ambiguous(clusters, "groups")
-        return Reading(self.store, clusters)
+        return Reading(self.store, current)

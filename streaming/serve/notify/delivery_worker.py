@@ -19,6 +19,8 @@ from streaming.store.trouble import as_fields
 POLL_S = 0.5
 REMIND_MS = 60_000
 DUE_AT_ONCE = 500
+TRIED_ONE_BY_ONE = 10
+"""A receiver that rejects a request with many reminders, and the first so many of them alone, rejects them all."""
 WAIT = wait_random_exponential(multiplier=1, min=0.5, max=300)  # full jitter, so that retries are spread out
 GIVE_UP_AFTER_MS = 900_000
 """How long a message is tried again after its first rejection: a missing route or a wrong token can be put right."""
@@ -131,12 +133,37 @@ class DeliveryWorker(threading.Thread):
             case Retry(reason):
                 self._log.warning("reminder not delivered", reason=reason)
                 return False
-            case Rejected() if len(payloads) > 1:  # send each alone: one may be bad, the others not
-                return all(self._may_send() and self._remind([payload]) for payload in payloads)
+            case Rejected() if len(payloads) > 1:
+                return self._remind_one_by_one(payloads)
             case Rejected(reason):
-                incident_id = payloads[0]["incident"]["incident_id"]
-                self._log.warning("reminder rejected", reason=reason, incident_id=incident_id)
+                self._log_rejected(payloads, reason)
         return True
+
+    def _remind_one_by_one(self, payloads: Sequence[Payload]) -> bool:
+        """Send each alone: one may be bad, the others not. Return False if the receiver accepts none of the first few.
+
+        It then rejects all of them, maybe because of a wrong token. To try them all would keep new messages waiting.
+        """
+        rejected: list[Payload] = []
+        tried, reason = 0, ""
+        for tried, payload in enumerate(payloads, start=1):
+            if not self._may_send():
+                return False
+            match self._send([json.dumps(payload)]):
+                case Retry(reason):
+                    self._log.warning("reminder not delivered", reason=reason)
+                    return False
+                case Rejected(reason):
+                    rejected.append(payload)
+            if tried == len(rejected) == TRIED_ONE_BY_ONE:
+                break
+        self._log_rejected(rejected, reason)
+        return len(rejected) < tried
+
+    def _log_rejected(self, payloads: Sequence[Payload], reason: str) -> None:
+        if payloads:
+            ids = [payload["incident"]["incident_id"] for payload in payloads]
+            self._log.warning("reminders rejected", reason=reason, incident_ids=ids)
 
 
 def portions(due: Sequence[Delivery], messages_at_once: int) -> Iterator[Sequence[Delivery]]:

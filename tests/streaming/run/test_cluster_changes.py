@@ -1,12 +1,14 @@
 """Tests of what starts a query again."""
 
 import json
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from kafka.errors import KafkaTimeoutError
 
 from streaming.config.settings import Settings
+from streaming.run import cluster_changes
 from streaming.run.cluster_changes import ClusterChanges
 from streaming.run.known_partitions import PARTITIONS_FILE, KnownPartitions
 from streaming.run.topics import Existing
@@ -105,8 +107,8 @@ def test_new_topics_start_the_query_again_seldom(known):
     assert changes.changed_counts(["new"]) == {"new": 2}
 
 
-@pytest.mark.parametrize("restarted", [False, True], ids=["", "after a restart"])
-def test_what_was_added_is_told_apart_from_what_was_there(monkeypatch, known, restarted):
+@pytest.mark.parametrize("restarts", [0, 1, 2])
+def test_what_was_added_is_told_apart_from_what_was_there(monkeypatch, known, restarts):
     """And a deleted topic has no partitions: nobody has to read them."""
     counts = {"orders": 3, "logs": 1}
     topics = SimpleNamespace(partition_counts=lambda: dict(counts))
@@ -116,8 +118,9 @@ def test_what_was_added_is_told_apart_from_what_was_there(monkeypatch, known, re
     assert (changes.partition_counts, changes.added_partitions) == ({"orders": 3, "logs": 1}, {})
     counts["orders"] = 5
     del counts["logs"]
-    if restarted:
+    for _ in range(restarts):
         changes = ClusterChanges(KAFKA, topics, known)
+        changes.read_facts()
     changes.read_facts()
     assert changes.partition_counts == {"orders": 5, "logs": 0}
     assert {topic: added.first for topic, added in changes.added_partitions.items()} == {"orders": 3}
@@ -134,6 +137,19 @@ def test_partitions_that_were_added_shortly_before_a_restart_are_still_new(monke
     assert [added.first for added in changes.added_partitions.values()] == [3]
 
 
-def test_a_file_of_partitions_that_cannot_be_read_counts_as_none(tmp_path):
-    (tmp_path / PARTITIONS_FILE).write_text('{"counts": 7}')
+def test_of_many_deleted_topics_the_newest_are_remembered(monkeypatch, known):
+    monkeypatch.setattr(ClusterChanges, "_read_session_timeouts", lambda _: False)
+    monkeypatch.setattr(cluster_changes, "DELETED_KEPT", 2)
+    for existing in ("abcz", "bcz", "bz", "z", "z"):
+        changes = ClusterChanges(KAFKA, SimpleNamespace(partition_counts=partial(dict.fromkeys, existing, 1)), known)
+        changes.read_facts()
+    assert changes.partition_counts == {"c": 0, "b": 0, "z": 1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"counts": 7}', '{"counts": {"t": null}, "added": {}}', '{"counts": {"t": 1}, "added": {"t": ["?", 1]}}'],
+)
+def test_a_file_of_partitions_that_cannot_be_read_counts_as_none(tmp_path, text):
+    (tmp_path / PARTITIONS_FILE).write_text(text)
     assert KnownPartitions(tmp_path / PARTITIONS_FILE).read() == ({}, {})

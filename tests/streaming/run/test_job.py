@@ -73,7 +73,9 @@ def query(monkeypatch):
     for name in ("ClusterWatch", "EndOffsets"):
         monkeypatch.setattr(module, name, lambda *_, **__: nullcontext())
     topics = SimpleNamespace(ends=lambda _: {"records": {"0": 7}})
-    parts = {"topics": topics, "probe": SimpleNamespace(nonce=""), "store": None, "lease": None, "spark": None}
+    store = SimpleNamespace(starts=[])
+    store.note_start = store.starts.append
+    parts = {"topics": topics, "probe": SimpleNamespace(nonce=""), "store": store, "lease": None, "spark": None}
     called = dict.fromkeys(("on_batch", "reload", "on_catch_up"))
     return Query(Job(Settings(), threading.Event(), **parts, **called, shuffle_partitions=2))
 
@@ -81,10 +83,12 @@ def query(monkeypatch):
 def test_a_query_that_is_started_again_is_caught_up_as_the_one_before_was(query, tmp_path):
     """`/readyz` stays 200: a topic has got more partitions, or a setting was changed."""
     assert [query.run(tmp_path) for _ in range(3)] == [False, True, True]
+    assert len(query.job.store.starts) == 1
 
 
 def test_a_fresh_checkpoint_has_everything_to_read(query, tmp_path):
     assert [query.run(tmp_path / "a"), query.run(tmp_path / "b", resumed=False)] == [False, False]
+    assert len(query.job.store.starts) == 2  # so `serve` does not take a long first batch for a stall
 
 
 def test_after_a_failure_there_may_be_much_to_read(query, tmp_path):

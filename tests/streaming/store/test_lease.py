@@ -224,12 +224,24 @@ def test_each_cluster_has_its_own(store):
 
 def test_a_run_that_starts_has_not_caught_up(store):
     """Its last batch had; the next one takes longer, because Spark starts and there is much to read."""
-    batch = {"checkpoint_id": "c", "outputs": [progress()], "settings": SETTINGS}
-    store.apply_batch(batch_id=0, now_ms=1_000, **batch)
+    mine, batch = Lease(store.engine, CLUSTER), {"outputs": [progress()], "settings": SETTINGS}
+    assert mine.acquire(threading.Event())
+    store.apply_batch(checkpoint_id="c", batch_id=0, now_ms=1_000, **batch)
     assert [run.caught_up for run in store.read.runs()] == [True]
+    store.note_start(mine)
+    (starting,) = store.read.runs()
+    assert (starting.caught_up, starting.alive_ms) == (False, 1_000)
+    store.apply_batch(checkpoint_id="fresh", batch_id=0, now_ms=500, **batch)  # the database's clock was set back
+    assert [run.caught_up for run in store.read.runs()] == [True]
+
+
+def test_who_has_lost_the_lease_does_not_say_that_the_run_starts(store):
+    store.apply_batch(checkpoint_id="c", batch_id=0, outputs=[progress()], settings=SETTINGS)
     assert Lease(store.engine, CLUSTER).acquire(threading.Event())
-    assert [run.caught_up for run in store.read.runs()] == [False]
-    store.apply_batch(batch_id=1, **batch)
+    store.note_start(Lease(store.engine, "another cluster"))
+    with store._writer.begin() as connection:
+        connection.execute(update(tables.run_leases).values(holder="another process"))
+    store.note_start(Lease(store.engine, CLUSTER))
     assert [run.caught_up for run in store.read.runs()] == [True]
 
 

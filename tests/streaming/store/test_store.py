@@ -16,6 +16,7 @@ from streaming.config.settings import Settings
 from streaming.store import Store, StoreError, tables
 from streaming.store.batch import CheckpointMismatchError
 from streaming.store.database import database_ms
+from streaming.store.lease import Lease
 from streaming.store.store import wall_ms
 from tests.support.outputs import (
     CLUSTER,
@@ -536,6 +537,10 @@ def test_a_fresh_checkpoint_begins_where_all_groups_were_judged(store, job, prog
 def test_without_lines_it_begins_where_the_last_run_had_read_all(store, job, caught_up, judged_ms):
     job.apply(progress(0, 0), caught_up=caught_up, now_ms=START_MS)
     assert store.read.judged_until_ms(CLUSTER) == judged_ms
+    lease = Lease(store.engine, CLUSTER)
+    assert lease.acquire(threading.Event())
+    store.note_start(lease)
+    assert store.read.judged_until_ms(CLUSTER) == judged_ms  # also if it begins twice without a batch between
 
 
 @pytest.mark.parametrize(

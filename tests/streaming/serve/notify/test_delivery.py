@@ -18,7 +18,7 @@ from streaming.serve.maintenance import Maintenance
 from streaming.serve.notify import dead_mans_switch, delivery_worker
 from streaming.serve.notify.base import LONGEST_PAUSE_MS, Delivered, Rejected, Retry, retry_after_ms
 from streaming.serve.notify.dead_mans_switch import DeadMansSwitch
-from streaming.serve.notify.delivery_worker import REMIND_MS, DeliveryWorker
+from streaming.serve.notify.delivery_worker import REMIND_MS, TRIED_ONE_BY_ONE, DeliveryWorker
 from streaming.serve.notify.message import MessageEnricher, complete
 from streaming.serve.notify.pagerduty import SUMMARY_CHARACTERS, PagerDuty, event
 from streaming.serve.notify.webhook import Webhook
@@ -303,14 +303,15 @@ class TestReminders:
 
     @pytest.fixture
     def reminded(self, apply, store):
-        """Remind a receiver of six incidents, two at once; return what each request held."""
-        apply(*(report(f"g{number}", finding(f"g{number}")) for number in range(6)))
+        """Remind a receiver of incidents; return what each request held."""
         leader = Leader(store.engine)
         leader.refresh()
 
-        def _reminded(answer):
+        def _reminded(answer, *, incidents=6, at_once=2):
+            apply(*(report(f"g{number}", finding(f"g{number}")) for number in range(incidents)))
+
             class Answers:
-                name, severities, forgets, messages_at_once, asked = "answers", SEVERITIES, True, 2, []
+                name, severities, forgets, messages_at_once, asked = "answers", SEVERITIES, True, at_once, []
 
                 def send(self, payloads):
                     groups = [payload["incident"]["group"] for payload in payloads]
@@ -329,6 +330,22 @@ class TestReminders:
         (bad,) = (groups for groups in pairs if "g2" in groups)
         assert sorted(group for groups in pairs for group in groups) == [f"g{number}" for number in range(6)]
         assert [groups for groups in asked if len(groups) == 1] == [[group] for group in bad]
+
+    def test_a_receiver_that_refuses_all_is_not_asked_about_each(self, reminded):
+        """With a wrong token and 400 open incidents it got 402 requests a minute, and new messages waited."""
+        asked = reminded(lambda _: Rejected("answered 401"), incidents=30, at_once=15)
+        assert [len(groups) for groups in asked] == [15] + [1] * TRIED_ONE_BY_ONE
+
+    def test_one_that_is_accepted_shows_that_the_receiver_does_not_refuse_all(self, reminded):
+        alone = []
+
+        def answer(groups):
+            if len(groups) == 1:
+                alone.append(groups)
+            return Delivered() if len(alone) == 1 else Rejected("answered 400")
+
+        reminded(answer, incidents=15, at_once=15)
+        assert len(alone) == 15
 
     def test_a_receiver_that_cannot_accept_any_now_is_left_in_peace(self, reminded):
         assert len(reminded(lambda _: Retry("answered 503"))) == 1
