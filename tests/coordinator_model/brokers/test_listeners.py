@@ -170,6 +170,48 @@ def test_what_is_known_of_listeners_is_kept():
     assert shard.clock.listeners.names == {"127.0.0.1:9094": "127.0.0.1:9092"}
 
 
+def at_addresses(rows):
+    """The same lines without a key; each broker has a host, and every second client uses its second listener."""
+    for row in rows:
+        if row.source == TELEMETRY:
+            host, text = b"10.0.0." + row.key[-1:], row.value.replace(b"127.0.0.1:9092", b"HOST:9092")
+            for port in range(5_001, 5_020, 2):
+                text = text.replace(b"HOST:9092-10.0.0.7:%d-" % port, b"HOST:9192-10.0.0.7:%d-" % port)
+            yield row._replace(key=None, value=text.replace(b"HOST", host))
+        else:
+            yield row
+
+
+# who is heard in turn by the broker that takes over: m1 is at its probed listener, and m2 at the other one
+HEARD = {
+    "its probed listener is heard first": ("m1", "m2"),
+    "its other listener is heard first": ("m2", "m1"),
+    "only its probed listener is heard": ("m1", "m1"),
+    "only its other listener is heard": ("m2", "m2"),
+}
+
+
+@pytest.mark.parametrize("name", HEARD)
+@pytest.mark.parametrize("known", [False, True], ids=["a new listener", "a listener that was heard before"])
+def test_a_failover_to_a_broker_with_two_listeners_restarts_all_sessions(name, known):
+    """Each line of its second listener dropped the move to it, so m3, which comes back last, was told as expired."""
+    made = stable("m1", "m2", "m3", session_ms=10_000).silent(10_000, 99_000)
+    made.brokers["broker-2"] = 0
+    for member in ("m1", "m2", "m3"):
+        made.beats(member, 1_000, 10_000)
+    for at_ms in (5_000, 15_000) if known else ():
+        made.asks(at_ms, "m2", broker="broker-2")
+    for turn in range(10):
+        made.beat(19_000 + 200 * turn, HEARD[name][turn % 2], broker="broker-2")
+    made.record(20_650, 1, "m1", "m2", "m3")  # all members are judged then
+    events = [event for row in at_addresses(made.source_rows(21_000)) for event in parse_row(row)]
+    shard, outputs = Shard.restore(0, SETTINGS, None), []
+    for until_ms in range(500, 21_001, 500):
+        batch = [event for event in events if until_ms - 500 < event[0] - T0 <= until_ms]
+        outputs += shard.apply(batch, wall_ms=T0 + until_ms)
+    assert [f for o in outputs for f in o.get("findings", ()) if f["rule"] == "session-expired"] == []
+
+
 @pytest.mark.parametrize("name", ["1", "broker:1x", "broker-1", ":9092", ""])
 def test_a_key_is_no_address(name):
     assert not is_address(name)
