@@ -519,7 +519,7 @@ class CoordinatorTracker(SteppedClocks):
             was = self.timer_resets.pop()
             new.word_ms = max(new.word_ms, was.word_ms)
             if new.cause is Cause.UNKNOWN or (new.cause is Cause.COORDINATOR_PAUSE and was.cause is not Cause.UNKNOWN):
-                was.sure = was.sure or (new.cause is Cause.COORDINATOR_PAUSE and new.sure)
+                was.sure = was.sure or (new.cause is Cause.COORDINATOR_PAUSE and new.sure and not was.is_move)
                 new = was
             elif was.is_move and new.broker and not new.sure:
                 was.broker, new = new.broker, was  # perhaps another listener of the broker that loads the groups

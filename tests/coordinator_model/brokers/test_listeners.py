@@ -104,6 +104,17 @@ def test_no_broker_is_blamed_for_a_move_that_may_be_to_its_other_listener(name):
     assert (made.timer_resets[-1].blamed_cause is None) != sure
 
 
+def test_a_pause_while_the_groups_may_load_makes_no_move_sure():
+    """Both were one open reset, and the probed pause made it say that another broker surely took over."""
+    made = clock((A, 1_000, YES))
+    made.answered(C, Proof.LEADS, 2_000, Thresholds())
+    made.probed(C, 1, 3_000, 2_000, Thresholds(), "p")
+    made.advance(C, 3_000, Thresholds())
+    made.advance(C, 8_000, Thresholds())
+    [move] = made.timer_resets
+    assert (move.cause, move.high_ms, move.blamed_cause) == (Cause.COORDINATOR_MOVED, None, None)
+
+
 def test_the_one_that_is_probed_names_the_broker():
     made = clock(*turns(B, A, B, A, B, A))
     made.probed(B, 7, 11_500, 11_000, Thresholds(), "p")
