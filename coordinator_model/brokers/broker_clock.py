@@ -181,6 +181,7 @@ class CoordinatorTracker(SteppedClocks):
         A hole in the coordinator's lines opens a timer reset.
         """
         clock = self._clock(broker)
+        clock.heard_since_ms = clock.heard_since_ms if clock.line_ms else line_ms
         before_ms, clock.line_ms = clock.line_ms, max(clock.line_ms, line_ms)
         if not clock.was_probed_after_the_hole:
             self._blame_no_pause_of(broker, clock)
@@ -356,8 +357,22 @@ class CoordinatorTracker(SteppedClocks):
         if known or here is None or not on_one_host(address, here):
             return
         for name, other in ((here, address), (address, here)):
-            if self._clock(name).has_been_probed(PROBE_DUE_MS, at_ms) and not self._clock(other).probed_since_ms:
+            first, second = self._clock(name), self._clock(other)
+            is_due = first.has_been_probed(PROBE_DUE_MS, at_ms) and second.has_been_heard(PROBE_DUE_MS, at_ms)
+            if is_due and not second.probed_since_ms:
                 self._join_listeners(name, other, 0)
+
+    def note_node(self, address: str, asked: str, at_ms: int) -> None:
+        """Note which node the probe asked at an address. Two addresses of two nodes are one broker no more.
+
+        The probe may reach the second broker on a host late, when its address is already taken for a listener.
+        """
+        node, name = asked.rpartition("-")[2], self.listeners.name(address)
+        if name != address and self._clock(name).node not in ("", node):
+            del self.listeners.names[address]
+            self._clock(address).line_ms = at_ms  # until now its lines counted as the other broker's: this is no hole
+        if self.listeners.name(address) == address:
+            self._clock(address).node = node
 
     def _join_listeners(self, name: str, other: str, since_ms: int) -> None:
         """Merge two addresses into one broker of this name, and drop the moves between them since an instant."""

@@ -40,6 +40,10 @@ class BrokerClock:
     """Since when a line of the coordinator was awaited when this broker's newest line was applied, see ``silence``."""
     quiet_seen_ms: int = 0
     """This broker's first line since then, by its own clock."""
+    heard_since_ms: int = 0
+    """Its first line."""
+    node: str = ""
+    """The id of the node that the probe asked; empty: not known."""
 
     def note_connection(self, connection: str, at_ms: int) -> int:
         """Note that a probe connection is heard; return since when it is known. Of many, the last heard are kept."""
@@ -55,6 +59,10 @@ class BrokerClock:
     def has_been_probed(self, for_ms: int, at_ms: int) -> bool:
         """Tell whether the first probe was heard so long before an instant."""
         return bool(self.probed_since_ms) and at_ms - min(self.probed_since_ms.values()) >= for_ms
+
+    def has_been_heard(self, for_ms: int, at_ms: int) -> bool:
+        """Tell whether the first line was heard so long before an instant."""
+        return bool(self.line_ms) and at_ms - self.heard_since_ms >= for_ms
 
     @property
     def newest_read_ms(self) -> int:

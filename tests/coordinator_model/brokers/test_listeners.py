@@ -8,6 +8,7 @@ from coordinator_model.brokers.one_clock import PROBE_DUE_MS
 from coordinator_model.capture_replay import replay_rows
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.decode.source_row import TELEMETRY
+from coordinator_model.events import Tick
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
@@ -67,9 +68,46 @@ def test_an_unprobed_address_on_a_probed_brokers_host_is_its_listener(name):
     made = clock((here, 900, YES))
     for broker in probed:
         made.probed(broker, 1, 1_000, 900, Thresholds(), "p")
+    made.advance(other, 1_000, Thresholds())
     made.join_listener(other, at_ms)
     assert made.listeners.names == names
     assert made.coordinator == names.get(here, here)
+
+
+def test_the_probe_of_an_address_that_has_just_been_heard_may_follow():
+    made = clock((A, 900, YES))
+    made.probed(A, 1, 1_000, 900, Thresholds(), "p")
+    made.join_listener(B, 60_000)
+    made.advance(B, 60_000, Thresholds())
+    made.join_listener(B, 60_000 + PROBE_DUE_MS - 1)
+    assert made.listeners.names == {}
+    made.join_listener(B, 60_000 + PROBE_DUE_MS)
+    assert made.listeners.names == {B: A}
+
+
+# the nodes that the probe asks at the two addresses -> whether they are two brokers
+NODES = {"two brokers": (1, 2, True), "one broker, which is probed at its other listener from now on": (1, 1, False)}
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_a_second_broker_on_a_host_is_one_once_it_is_probed(name):
+    """The probe found it 10 s after its first line, and its lines counted as the first broker's for ever."""
+    node, other, two = NODES[name]
+    ticks = [(A, node, at_ms) for at_ms in range(500, 30_001, 500)]
+    ticks += [(B, None, at_ms) for at_ms in range(5_000, 15_001, 500)]
+    ticks += [(B, other, at_ms) for at_ms in range(15_500, 30_001, 500)]
+    shard, events = Shard.restore(0, SETTINGS, None), []
+    for n, (address, asked, at_ms) in enumerate(sorted(ticks, key=lambda tick: tick[2])):
+        probe = None if asked is None else at_ms // 500
+        of = "" if asked is None else f"nonce-{asked}"
+        events.append(Tick(T0 + at_ms, 1, "lines", 0, n, "", address, probe, connection=f"{address}-1", asked=of))
+    shard.clock.answered(A, YES, T0, Thresholds())
+    shard.apply([event for event in events if event.order_ms < T0 + 15_500], final=True)
+    assert shard.clock.listeners.names == {B: A}
+    shard = Shard.restore(0, SETTINGS, shard.dump())
+    shard.apply([event for event in events if event.order_ms >= T0 + 15_500], final=True)
+    assert shard.clock.listeners.names == ({} if two else {B: A})
+    assert shard.clock.brokers[B].silent_to_ms == 0
 
 
 def test_an_address_that_is_known_to_be_a_listener_delays_nobody():
@@ -78,6 +116,7 @@ def test_an_address_that_is_known_to_be_a_listener_delays_nobody():
     made.read(A, "t/0", 9_000)
     made.read(B, "t/0", 5_000)
     assert made.watermark_ms(HOLD_MS) == 5_000
+    made.advance(B, 5_000, Thresholds())
     made.join_listener(B, 9_000)
     assert made.watermark_ms(HOLD_MS) == 9_000
 
