@@ -179,6 +179,7 @@ class CoordinatorTracker(SteppedClocks):
         A hole in the coordinator's lines opens a timer reset.
         """
         clock = self._clock(broker)
+        clock.heard_since_ms = clock.heard_since_ms if clock.line_ms else line_ms
         before_ms, clock.line_ms = clock.line_ms, max(clock.line_ms, line_ms)
         if not clock.was_probed_after_the_hole:
             self._blame_no_pause_of(broker, clock)
@@ -350,19 +351,36 @@ class CoordinatorTracker(SteppedClocks):
         The other one's probe would have been heard by now if it were a broker of its own.
         """
         here = self.coordinator
-        if here is None or not on_one_host(address, here) or self.listeners.is_full:
+        known = address in self.listeners.names or self.listeners.is_full
+        if known or here is None or not on_one_host(address, here):
             return
         for name, other in ((here, address), (address, here)):
-            if self._clock(name).has_been_probed(PROBE_DUE_MS, at_ms) and not self._clock(other).probed_since_ms:
+            first, second = self._clock(name), self._clock(other)
+            is_due = first.has_been_probed(PROBE_DUE_MS, at_ms) and second.has_been_heard(PROBE_DUE_MS, at_ms)
+            if is_due and not second.probed_since_ms:
                 self._join_listeners(name, other, 0)
+
+    def note_node(self, address: str, asked: str, at_ms: int) -> None:
+        """Note which node the probe asked at an address. Two addresses of two nodes are one broker no more.
+
+        The probe may reach the second broker on a host late, when its address is already taken for a listener.
+        """
+        node, name = asked.rpartition("-")[2], self.listeners.name(address)
+        if name != address and self._clock(name).node not in ("", node):
+            del self.listeners.names[address]
+            self._clock(address).line_ms = at_ms  # until now its lines counted as the other broker's: this is no hole
+        if self.listeners.name(address) == address:
+            self._clock(address).node = node
 
     def _join_listeners(self, name: str, other: str, since_ms: int) -> None:
         """Merge two addresses into one broker of this name, and drop the moves between them since an instant."""
         self.listeners.join(name, other)
         self._clock(name).line_ms = max(self._clock(name).line_ms, self._clock(other).line_ms)
         self.coordinator = name
-        moves = [r for r in self.timer_resets if r.is_move and r.broker in (name, other)]
-        never = [r for r in moves if r.may_come_after(since_ms)]
+        for reset in self.timer_resets:
+            reset.broker, reset.former = self.listeners.name(reset.broker), self.listeners.name(reset.former)
+        between = [r for r in self.timer_resets if r.is_move and r.broker == r.former == name]
+        never = [r for r in between if r.may_come_after(since_ms)]
         self.timer_resets = [r for r in self.timer_resets if r not in never]
 
     def _move(self, broker: str, at_ms: int, thresholds: Thresholds) -> None:
@@ -378,7 +396,7 @@ class CoordinatorTracker(SteppedClocks):
             since_ms, before = max(self.coordinator_since_ms, refused_ms), self.brokers.get(self.coordinator or "")
             word_ms = max(word_ms, before.answered_ms + self.apart_ms(broker) if before is not None else 0)
             move = TimerReset(low_ms, None, Cause.COORDINATOR_MOVED, broker, since_ms=since_ms, word_ms=word_ms)
-            move.sure = self._is_another_broker(broker)
+            move.sure, move.former = self._is_another_broker(broker), self.coordinator or ""
             self._open(move)
         if self.coordinator and not self.has_resigned():  # a broker that has refused knows that it does not lead
             self.former.supersede(self.coordinator, at_ms)
@@ -514,8 +532,12 @@ class CoordinatorTracker(SteppedClocks):
             was = self.timer_resets.pop()
             new.word_ms = max(new.word_ms, was.word_ms)
             if new.cause is Cause.UNKNOWN or (new.cause is Cause.COORDINATOR_PAUSE and was.cause is not Cause.UNKNOWN):
-                was.sure = was.sure or (new.cause is Cause.COORDINATOR_PAUSE and new.sure)
+                was.sure = was.sure or (new.cause is Cause.COORDINATOR_PAUSE and new.sure and not was.is_move)
                 new = was
+            elif was.is_move and new.broker and not new.sure:
+                was.broker, new = new.broker, was  # perhaps another listener of the broker that loads the groups
+            elif was.is_move and new.broker:
+                new.former = was.former
             elif was.cause is Cause.UNKNOWN:
                 new.low_ms = was.low_ms
             elif was.cause is Cause.COORDINATOR_PAUSE and new.broker in ("", was.broker):

@@ -3,8 +3,8 @@
 Theory. A broker without a key is named by the local address of each connection. Two things show that two addresses
 belong to one broker:
 
-- They have one host, and only one of them is probed. The probe asks each broker at one listener, so an address that is
-  not probed is no broker of its own.
+- They have one host, both have been heard for 2.5 s, and only one of them is probed. The probe asks each broker at one
+  listener, so an address that is not probed is no broker of its own. If the probe asks another node there later, it is.
 - They take turns as the coordinator of a shard. One broker at a time coordinates it. A deposed coordinator refuses (14,
   15, 16), or answers for some seconds until it learns that it is deposed. So two addresses that take turns for longer
   than that, without a refusal, belong to one broker.

@@ -42,6 +42,10 @@ class BrokerClock:
     """This broker's first line since then, by its own clock."""
     usual_ms: int | None = None
     """The least of ``behind_ms``: how long lines are on their way, and how far the two clocks differ."""
+    heard_since_ms: int = 0
+    """Its first line."""
+    node: str = ""
+    """The id of the node that the probe asked; empty: not known."""
 
     def note_behind(self, wall_ms: int) -> None:
         """Note how far the newest line is behind this machine's clock, now that a line has been read.
@@ -86,6 +90,10 @@ class BrokerClock:
     def has_been_probed(self, for_ms: int, at_ms: int) -> bool:
         """Tell whether the first probe was heard so long before an instant."""
         return bool(self.probed_since_ms) and at_ms - min(self.probed_since_ms.values()) >= for_ms
+
+    def has_been_heard(self, for_ms: int, at_ms: int) -> bool:
+        """Tell whether the first line was heard so long before an instant."""
+        return bool(self.line_ms) and at_ms - self.heard_since_ms >= for_ms
 
     @property
     def newest_read_ms(self) -> int:

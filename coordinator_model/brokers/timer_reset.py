@@ -41,6 +41,8 @@ class TimerReset:
     """Whether the coordinator surely paused or moved. If not, no broker is blamed, but the timers may have restarted
     all the same. A pause is not sure unless the broker was probed just before it and just after it: perhaps nobody
     asked the broker anything. A move is not sure if both names may be listeners of one broker (``listeners``)."""
+    former: str = ""
+    """Only of a move to another broker: the former coordinator. Empty if that one has refused (16)."""
 
     @property
     def is_move(self) -> bool:

@@ -59,6 +59,8 @@ class BrokerLines:
         at_ms, thresholds = event.order_ms, self._groups.settings.thresholds
         if event.broker != self._clock.coordinator:
             self._clock.join_listener(event.broker, at_ms)
+        if isinstance(event, Tick) and event.asked:
+            self._clock.note_node(event.broker, event.asked, at_ms)
         if event.broker in self._clock.listeners.names:
             event = event._replace(broker=self._clock.listeners.name(event.broker))
         if isinstance(event, Tick) and event.lost and event.broker in self._clock.brokers:

@@ -198,9 +198,9 @@ def may_not_have_moved(inference: Inference) -> bool:
 
 
 def may_have_expired_in_a_hole(inference: Inference) -> bool:
-    """Tell whether a member that seems to have missed a rebalance had expired before, unless the coordinator paused.
+    """Tell whether a member that seems to have missed a rebalance had expired before, unless the timers restarted.
 
-    Nobody probed it then, so perhaps nobody asked it anything.
+    It is not sure that they did: nobody probed the coordinator, or it may only have answered at its other listener.
     """
     departure, context = inference.departure, inference.context
     sure = [reset for reset in context.timer_resets if reset.sure]
