@@ -15,7 +15,7 @@ from streaming.store import tables
 from streaming.store.batch import PolicyTransition
 from streaming.store.database import clean, group_key, in_portions, upsert
 from streaming.store.notify_reason import why_notify
-from streaming.store.outbox import held_open
+from streaming.store.outbox import held_open, new_message
 
 _OF_OPENING = ("detected_ms", "late")
 """The columns that only an opening writes, also if the incident opens again."""
@@ -66,7 +66,9 @@ def write_transitions(
             row["transition"] = row["transition"] if is_step else known["transition"]
         reason = why_notify(transition.kind, told=incident_id in told or incident_id in held, mode=policy.mode)
         if reason.tells:
-            messages.append(_message(row, transition, now_ms))
+            messages.append(
+                new_message(incident_id, transition.kind.value, row["severity"], message_payload(row), now_ms)
+            )
         if transition.kind in (Kind.OPENED, Kind.ESCALATED):
             (told.add if reason.tells else told.discard)(incident_id)
         row["notify"] = incident_id in told
@@ -160,21 +162,4 @@ def _transition_row(transition: Transition, contract: str, now_ms: int) -> dict[
         "at_ms": transition.at_ms,
         "written_ms": now_ms,
         "body": contract,
-    }
-
-
-def _message(row: Mapping[str, Any], transition: Transition, now_ms: int) -> dict[str, Any]:
-    return {
-        "incident_id": row["incident_id"],
-        "transition": transition.kind.value,
-        "severity": row["severity"],
-        "created_ms": now_ms,
-        "receiver": "",
-        "payload": message_payload(row),
-        "attempts": 0,
-        "next_attempt_ms": 0,
-        "delivered_ms": None,
-        "dead": False,
-        "last_error": None,
-        "dismissed_ms": None,
     }

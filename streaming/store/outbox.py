@@ -105,7 +105,9 @@ class Outbox:
         with self._writer.begin() as connection:
             now_ms = clock_of(connection)
             messages = [
-                _message(row, receiver, now_ms)
+                new_message(
+                    row.incident_id, row.transition, row.severity, json.dumps(payload_of(row)), now_ms, receiver
+                )
                 for receiver, severities in receivers.items()
                 for row in connection.execute(_unknown_to(receiver, severities))
             ]
@@ -296,15 +298,17 @@ def _unknown_to(receiver: str, severities: Sequence[str]) -> Select[Any]:
     return select(tables.incidents).where(is_told(severities), ~known.exists()).order_by(incident.opened_ms)
 
 
-def _message(row: Row[Any], receiver: str, now_ms: int) -> dict[str, Any]:
-    """Make a message that tells a receiver of an incident's newest state."""
+def new_message(
+    incident_id: str, transition: str, severity: str, payload: str, now_ms: int, receiver: str = ""
+) -> dict[str, Any]:
+    """Return the row of a message about an incident. Receiver "": `fan_out` copies it for each receiver."""
     return {
-        "incident_id": row.incident_id,
-        "transition": row.transition,
-        "severity": row.severity,
+        "incident_id": incident_id,
+        "transition": transition,
+        "severity": severity,
         "created_ms": now_ms,
         "receiver": receiver,
-        "payload": json.dumps(payload_of(row)),
+        "payload": payload,
         "attempts": 0,
         "next_attempt_ms": 0,
         "dead": False,
