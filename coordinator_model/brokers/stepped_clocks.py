@@ -28,7 +28,7 @@ class SteppedClocks:
 
     @property
     def agree(self) -> bool:
-        """Whether no broker's clock has stepped away from the others."""
+        """Whether no broker's clock has stepped."""
         return not any(clock.stepped_ms for clock in self.brokers.values())
 
     def ahead_ms(self, event: Event) -> int:
@@ -36,9 +36,9 @@ class SteppedClocks:
 
         Metadata is dated by a clock that does not step.
         """
-        return (
-            self.apart_ms("") if isinstance(event, LeaderNamed) else self.broker_ahead_ms(getattr(event, "broker", ""))
-        )
+        if isinstance(event, LeaderNamed):
+            return self.apart_ms("")
+        return self.broker_ahead_ms(getattr(event, "broker", ""))
 
     def broker_ahead_ms(self, broker: str) -> int:
         """Return the same for what a broker dated. What names no broker, as a record, counts as the coordinator's."""

@@ -206,7 +206,7 @@ def _began_the_phase(replica: GroupReplica, member: Member, timeout_ms: int, con
     if member.session_from_ms is None or _missed_its_sync(replica, member, member.session_from_ms + timeout_ms - 1):
         return False  # if both are due at once, the session's timer fires first, because it was started first
     deadline_ms = member.session_from_ms + timeout_ms
-    # only heartbeats show that all of those that were due together were silent
+    # without heartbeats nobody can tell which of the sessions that end at one instant began the rebalance
     by_ms = deadline_ms if context.proof_arrival_ms else deadline_ms + 1
     others = (other for other in replica.members.values() if other is not member)
     if any(_was_due_before(by_ms, other, replica, context) for other in others):

@@ -237,22 +237,18 @@ def test_a_leader_without_a_request_log_is_reported_once():
     assert [member["liveness"] for member in told.members.values()] == ["unknown", "unknown"]
 
 
-def test_a_leader_is_covered_again_once_it_has_a_request_log():
-    story = watched(10_000).beats("m1", 1_000, 10_000).leads(11_000, "broker-3", *range(15_000, 50_000, 5_000))
+@pytest.mark.parametrize(
+    ("named_ms", "covered_ms"),
+    [(50_000, 50_000), (60_000, 50_500)],
+    ids=["metadata knows its key first", "it answers first"],
+)
+def test_a_leader_is_covered_again_once_it_has_a_request_log(named_ms, covered_ms):
+    """Its request log is switched on at 49 s, and it answers from 50.5 s on."""
+    story = watched(10_000).beats("m1", 1_000, 10_000).leads(11_000, "broker-3", *range(15_000, named_ms, 5_000))
     story.brokers["broker-3"] = 49_000
-    story.leads(50_000, "broker-3", *range(55_000, 90_000, 5_000)).beats("m1", 50_500, 90_000, broker="broker-3")
-    told = story.play(90_000)
-    assert told.closed("telemetry-uncovered") == [("recovered", 50_000)]
-    assert told.members["m1"]["liveness"] == "alive"
-
-
-def test_a_leader_that_answers_is_covered_before_metadata_knows_its_key():
-    """Its request log is switched on at 49 s, and metadata knows its key from 60 s on."""
-    story = watched(10_000).beats("m1", 1_000, 10_000).leads(11_000, "broker-3", *range(15_000, 60_000, 5_000))
-    story.brokers["broker-3"] = 49_000
-    story.leads(60_000, "broker-3", *range(65_000, 90_000, 5_000)).beats("m1", 50_500, 90_000, broker="broker-3")
-    told = story.play(90_000)
-    assert told.closed("telemetry-uncovered") == [("recovered", 50_500)]
+    story.leads(named_ms, "broker-3", *range(named_ms + 5_000, 90_000, 5_000))
+    told = story.beats("m1", 50_500, 90_000, broker="broker-3").play(90_000)
+    assert told.closed("telemetry-uncovered") == [("recovered", covered_ms)]
     assert told.members["m1"]["liveness"] == "alive"
 
 
