@@ -202,6 +202,17 @@ def test_who_leaves_the_next_coordinator_before_metadata_names_it_has_left(named
     assert list(told.members) == ["m1"]
 
 
+def test_who_has_left_the_next_coordinator_stays_away_as_an_answer_moves_the_group():
+    """m2 leaves broker-2 while metadata names broker-1, which refuses before metadata is asked again."""
+    story = watched(10_000).beats("m1", 1_000, 11_000).beats("m2", 1_000, 11_000)
+    story.beat(12_000, "m1", error=27, broker="broker-2").leave(13_000, "m2", broker="broker-2")
+    story.beat(14_000, "m1", error=16).beat(14_500, "m1", error=27, broker="broker-2")
+    story.broker = "broker-2"
+    told = rebalance(story, 19_500, 2, "m1").beats("m1", 20_000, 30_000, generation=2).play(30_000)
+    assert told.accusations == []
+    assert list(told.members) == ["m1"]
+
+
 def test_what_the_next_coordinator_announced_stays_as_an_answer_moves_the_group():
     """broker-2 announces generation 2 while metadata names broker-1, which refuses before metadata is asked again."""
     story = watched(10_000).beats("m1", 1_000, 10_000).beats("m2", 1_000, 8_000)
