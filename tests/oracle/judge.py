@@ -284,8 +284,8 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
             compared["dated by more than a minute"] += _width_ms(line) > MINUTE_MS
     for index, removal in enumerate(removals):
         if index not in paired and removal.certain and removal.at_ms[0] <= min(end_ms, _trace_ms(life, removal)):
-            unknown = next(_told_as_unknown(removal, told), None)
-            what, at_ms = ("missing", removal.at_ms[0]) if unknown is None else ("unknown", unknown)
+            unknown = min(_told_as_unknown(removal, told), default=None)
+            what, at_ms = ("missing", removal.at_ms[0]) if unknown is None else ("unknown", unknown[1])
             yield Disagreement(what, removal.rule, removal.group, removal.member_id, at_ms, None)
     yield from _unpaired([line for number, line in enumerate(lines) if number not in used], removals, told)
 
@@ -336,10 +336,11 @@ def _is_dated(removal: _Removal, line: dict[str, Any], at_ms: int) -> bool:
     return from_ms is not None and until_ms is not None and removal.doubts.holds(at_ms, from_ms, until_ms)
 
 
-def _told_as_unknown(removal: _Removal, told: Iterable[dict[str, Any]]) -> Iterator[int]:
-    """Yield the instant of a removal that the monitor reports with an unknown cause.
+def _told_as_unknown(removal: _Removal, told: Iterable[dict[str, Any]]) -> Iterator[tuple[int, int]]:
+    """Yield how far a report with an unknown cause is from a removal, and the nearest instant of that removal.
 
-    A removal in a join phase is visible only when the phase ends. So if the member has one removal and one such report,
+    If there are several reports, the nearest is of this removal: the others may be of other removals of the member. A
+    removal in a join phase is visible only when the phase ends. So if the member has one removal and one such report,
     they belong together, however late the report is.
     """
     lines = [
@@ -350,8 +351,9 @@ def _told_as_unknown(removal: _Removal, told: Iterable[dict[str, Any]]) -> Itera
     for line in lines:
         nearest_ms = min(removal.at_ms, key=lambda at_ms, told_ms=line["at_ms"]: abs(told_ms - at_ms))
         is_only_one = len(lines) == len(removal.at_ms) == 1 and line["at_ms"] >= nearest_ms
-        if is_only_one or abs(line["at_ms"] - nearest_ms) <= SAME_REMOVAL_MS:
-            yield nearest_ms
+        off_ms = abs(line["at_ms"] - nearest_ms)
+        if is_only_one or off_ms <= SAME_REMOVAL_MS:
+            yield off_ms, nearest_ms
 
 
 def _again(line: dict[str, Any], removals: list[_Removal]) -> bool:

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from coordinator_model.decode.source_row import SourceRow
 from streaming.embedded.truth import TruthEvent
 from tests.oracle.judge import _Doubts, _is_heard_since_its_load, _logged, disagreements
 from tests.oracle.life import Life, Look
@@ -104,3 +105,15 @@ def test_whether_a_coordinator_was_deposed_is_decided_by_the_clock_of_the_life(a
     life = Life(Plan(1, "classic+skew", 60_000, (), (), clock_offsets_ms=ahead_ms), truth=[expired, loaded])
     [removal] = _logged(life)
     assert (removal.certain, removal.at_ms) == (certain, (30_000 + ahead_ms[0],))
+
+
+def test_of_two_reports_with_an_unknown_cause_the_nearest_is_of_a_removal():
+    """m is removed at 20,000 and joins again. Its session ends at two coordinators, at 23,000 and at 40,000."""
+    logged = (("session-expired", 20_000), ("joined", 21_000), ("session-expired", 23_000), ("session-expired", 40_000))
+    truth = [TruthEvent(kind, "g", "m", at_ms, "broker-1", 0, "", "") for kind, at_ms in logged]
+    row = SourceRow("telemetry", "t", 0, 0, 55_000, b"broker-1", b"")
+    report = {"rule": "member-removed", "group": "g", "member_id": "m", "transition": "opened", "deadline_ms": None}
+    told = [{**report, "incident_id": str(at_ms), "severity": "info", "at_ms": at_ms} for at_ms in (20_000, 40_000)]
+    life = Life(Plan(1, "classic", 60_000, (), (), start_ms=0), rows=[row], truth=truth)
+    found = [(each.what, each.truth_ms) for each in disagreements(life, told, Counter())]
+    assert found == [("unknown", 20_000), ("unknown", 40_000)]

@@ -17,11 +17,22 @@ DIED, LEFT = "a join phase that died with its coordinator", "a leave sent to a d
 OUTLASTED = "a session that may have outlasted its coordinator"
 
 
-def life(*lines, protocol="classic", metadata_ms=5_000, loads=(), named=(), logged=(), paused=(), instance=None):
+def life(
+    *lines,
+    protocol="classic",
+    metadata_ms=5_000,
+    loads=(),
+    named=(),
+    logged=(),
+    paused=(),
+    instance=None,
+    ahead_ms=(0, 0),
+):
     """Return a life with lines ``(at_ms, broker, member id, api, error)``, and how long the request waited if it did.
 
     ``loads``: ``(at_ms, broker)``; ``named``: ``(at_ms, number of the leader)``; ``logged``: more of the brokers' logs;
-    ``paused``: from when to when the coordinator was paused; ``instance``: the instance id of all members.
+    ``paused``: from when to when the coordinator was paused; ``instance``: the instance id of all members;
+    ``ahead_ms``: how far the clocks of broker-1 and broker-2 are ahead.
     """
     rows = [
         {
@@ -55,6 +66,7 @@ def life(*lines, protocol="classic", metadata_ms=5_000, loads=(), named=(), logg
         Event(at_ms, do, "1") for pause in paused for at_ms, do in zip(pause, ("pause", "resume"), strict=True)
     )
     plan = Plan(1, "classic", 60_000, (Client("c", protocol),), events, metadata_ms=metadata_ms, start_ms=0)
+    plan = replace(plan, clock_offsets_ms=ahead_ms)
     made = Life.parse(plan, [json.dumps(row).encode() for row in rows])
     made.truth = [TruthEvent("coordinator-loaded", "", "", at_ms, broker, 0, "", "") for at_ms, broker in loads]
     made.truth.append(TruthEvent("session-expired", "g", "m", AT_MS, "broker-2", 0, "", ""))
@@ -107,24 +119,23 @@ def unloaded(*lines, began_ms=AT_MS, named=()):
     return life(HEARD, *lines, JOINED, loads=((0, "broker-2"),), named=named, logged=logged)
 
 
+def left(at_ms, by, ahead_ms=(0, 0), line="explicit `LeaveGroup` request"):
+    """Return a life in which a broker logs m's leave; broker-2 loads the group at 12,000 by its own clock."""
+    return life(HEARD, JOINED, loads=MOVED, logged=[(at_ms, by, "left", "m", line)], ahead_ms=ahead_ms)
+
+
 MISSING |= {
     "a phase of which its end tells too late": (life(HEARD, (59_000, "broker-1", "n", "JOIN_GROUP", 0)), CUT),
     "a phase that its coordinator did not live to end": (unloaded(began_ms=15_000), DIED),
     "a phase that its own end began": (unloaded((21_000, "broker-2", "n", "HEARTBEAT", 27)), None),
     "a phase that its own end began, of which nobody was told": (unloaded(), DIED),
     "such a phase of a coordinator that metadata still names": (unloaded(named=((22_000, 2),)), None),
-    "a leave to a deposed coordinator": (
-        life(HEARD, JOINED, loads=MOVED, logged=[(15_000, "broker-1", "left", "m", "explicit `LeaveGroup` request")]),
-        LEFT,
-    ),
-    "a leave to the coordinator": (
-        life(HEARD, JOINED, loads=MOVED, logged=[(15_000, "broker-2", "left", "m", "explicit `LeaveGroup` request")]),
-        None,
-    ),
-    "a leave of KIP-848": (
-        life(HEARD, JOINED, loads=MOVED, logged=[(15_000, "broker-1", "left", "m", "left the consumer group")]),
-        None,
-    ),
+    "a leave to a deposed coordinator": (left(15_000, "broker-1"), LEFT),
+    "one that seems to be older than the load": (left(11_000, "broker-1", ahead_ms=(-1_000, 1_000)), LEFT),
+    "a leave before the load": (left(11_000, "broker-1"), None),
+    "one that seems to be younger": (left(13_000, "broker-1", ahead_ms=(1_000, -1_000)), None),
+    "a leave to the coordinator": (left(15_000, "broker-2"), None),
+    "a leave of KIP-848": (left(15_000, "broker-1", line="left the consumer group"), None),
 }
 
 
@@ -316,8 +327,7 @@ def test_a_session_told_for_a_rebalance_timeout_after_a_load_is_listed_in(name):
 )
 def test_a_load_that_seems_to_come_before_its_predecessors_last_answer_is_not_dated(ahead_ms, told_ms, listed):
     answers = (14_000, "broker-1", "x", "HEARTBEAT", 0), (14_500, "broker-2", "n", "JOIN_GROUP", 79)
-    played = life(JOINED_BEFORE, *answers, loads=LOADED)
-    played = replace(played, plan=replace(played.plan, clock_offsets_ms=ahead_ms))
+    played = life(JOINED_BEFORE, *answers, loads=LOADED, ahead_ms=ahead_ms)
     expected = "a load that only another broker's clock dates" if listed else None
     assert class_of(played, "off", "session-expired", "m", AT_MS, told_ms) == expected
 

@@ -328,17 +328,18 @@ def _left_a_deposed_coordinator(life: Life, removal: Removal) -> bool:
     """A classic member sent its leave to a deposed coordinator, and the next coordinator let its session end.
 
     The client did leave. The monitor concludes that from its LeaveGroup, which was answered like one that waited for a
-    write.
+    write. What came first is known by the clock of the life, because the brokers' clocks differ.
     """
     what, _, member_id, at_ms, _ = removal
     by = _removed_by(life, member_id, at_ms)
     said = (event for event in life.truth if event.kind == LEFT and event.member_id == member_id)
     left = (event for event in said if "LeaveGroup" in event.line)  # a leave by heartbeat is visible in its tombstones
-    loads = [event for event in life.truth if event.kind == "coordinator-loaded"]
+    loads = [event for event in life.truth if event.kind == "coordinator-loaded" and event.broker in by]
+    loads_ms = [load.at_ms - _ahead_ms(life, load.broker) for load in loads]
     return what == MISSING and any(
         event.at_ms <= at_ms + MOVE_IS_RECENT_MS
         and event.broker not in by
-        and any(load.broker in by and load.at_ms <= event.at_ms for load in loads)
+        and any(load_ms <= event.at_ms - _ahead_ms(life, event.broker) for load_ms in loads_ms)
         for event in left
     )
 

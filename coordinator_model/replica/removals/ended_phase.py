@@ -126,11 +126,14 @@ def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, 
     """Return which members were already gone when a phase began, among them those whose removal may have begun it.
 
     The first session to end begins the phase. A member that expires later was still in the group then. A sync timeout
-    removes all members that have not synced together. A coordinator that loads the group lets nobody miss a sync.
+    removes all members that have not synced together. A coordinator that loads the group lets nobody miss a sync. A
+    heartbeat behind a stalled write shows that its member was still in the group: one that is gone is refused at once.
+    Only the last of these heartbeats is kept, so it may be the only sign that the session had not ended before.
     """
     begun_ms = phase.started_ms or 0
     ends: list[_TimerEnd] = []
-    waiting = [m for m in replica.members.values() if m.awaiting_sync and m.timer_reset_ms is not None]
+    members = [m for m in replica.members.values() if (m.parked_heartbeat_ms or 0) <= begun_ms]
+    waiting = [m for m in members if m.awaiting_sync and m.timer_reset_ms is not None]
     waiting = [m for m in waiting if not may_have_loaded_since(m.timer_reset_ms or 0, context)]
     limits = {at_ms: _sync_limit_ms(replica, at_ms, removed_ms) for at_ms in {m.timer_reset_ms or 0 for m in waiting}}
     for member in waiting:
@@ -140,7 +143,7 @@ def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, 
             ends.append(_timer_end(member, at_ms, of_session=False))
     since = [leave for leave in replica.leaves if leave.applied_ms >= phase.began_after_ms]
     replaced = (leave.member for leave in since if leave.cause is Cause.REPLACED)
-    for member in chain(replica.members.values(), replaced):
+    for member in chain(members, replaced):
         session_from_ms, timeout_ms = member.session_from_ms, member.session_timeout_ms
         if session_from_ms is not None and timeout_ms is not None:
             restarts_ms = touches_ms(member, context.commits, session_from_ms)

@@ -68,10 +68,21 @@ def session_ended(case: Case, *, timed_out: bool) -> SessionExpired | Unexplaine
     if surely_gone_ms(case.departure, context) < end_ms - (TIMER_EARLY_MS if member.in_kip848_group else grace_ms):
         return _unseen(case)  # a leave or a move of the coordinator was not seen
     if member.in_kip848_group and case.session_reset is None and removed_ms > end_ms + grace_ms:
-        if removed_ms - end_ms > (session_timeout_ms(member, context) or 0) // UNSEEN_DIVISOR:
-            return _unseen(case)  # the member lived on unseen, so it may have left unseen too
+        late = removed_ms - end_ms > (session_timeout_ms(member, context) or 0) // UNSEEN_DIVISOR
+        if late or _may_be_revoking_since_a_load(member, context):
+            return _unseen(case)  # it lived on unseen, so it may have left unseen too, or missed a revocation
         end_ms = removed_ms  # timers run in time, so only one heartbeat was not seen
     return _expired(case, end_ms, restarted_ms)
+
+
+def _may_be_revoking_since_a_load(member: Member, context: JudgementContext) -> bool:
+    """Tell whether a load that was not seen explains best why a static member that is away (-2) was removed late.
+
+    It sends no heartbeats, so none was missed. If it had not revoked, a load starts its rebalance timer anew, and its
+    session timer. The shorter one removes it.
+    """
+    timeout_ms = session_timeout_ms(member, context) or 0
+    return member.away_ms is not None and member.unrevoked and (member.rebalance_timeout_ms or timeout_ms) < timeout_ms
 
 
 def own_cause(member: Member) -> Cause:

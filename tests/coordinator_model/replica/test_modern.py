@@ -456,6 +456,20 @@ def test_a_static_member_that_is_away_does_not_have_to_revoke():
     assert told.accusations == [("session-expired", "pod-1")]
 
 
+@pytest.mark.parametrize(("loads", "deadlines"), [(True, [("pod-1", 12_600)]), (False, [])])
+def test_a_static_member_that_is_away_may_have_to_revoke_after_an_unseen_load(loads, deadlines):
+    """Its session was due at 11,000, and it sends no heartbeats. A load at 9,600 gave it 3 s to revoke: 12,600."""
+    story = consumers("m1", POD, poll_ms=3_000).hellos("m1", 1_000, 9_000, 2).hellos("pod", 1_000, 5_000, 2)
+    story.current(5_400, "pod", 2, state=1).hello(5_500, "pod", -2, -2).current(5_500, "pod", -2, state=1)
+    story.gone(12_600, "pod").epoch(12_600, 3)
+    if loads:
+        moved(story, 14_500).brokers["broker-2"] = 0
+    told = play(story, 25_000)
+    assert told.opened("member-removed") == ["pod-1"]
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == deadlines
+    assert told.opened("session-expired") == []
+
+
 def test_a_static_member_removed_as_its_successor_joins_has_expired():
     """Both happen in one millisecond: a removal raises the epoch, a replacement does not."""
     story = consumers("m1", POD).hellos("m1", 1_000, 30_000, 2).hellos("pod", 1_000, 5_000, 2)

@@ -174,6 +174,19 @@ def test_whose_session_ended_as_the_phase_began_does_not_prolong_it():
     assert sorted(ends(story, 19_003).accusations) == [("rebalance-timeout", "m2"), ("session-expired", "m4")]
 
 
+def test_a_heartbeat_behind_a_stall_shows_who_was_in_as_the_phase_began():
+    """m4, with a minute, expires at 9,000, which begins it: m2's heartbeats of 8,000 and 13,900 are answered 15."""
+    story = group("m1", "m2", m1_until_ms=5_000, m2_until_ms=2_000).beat(2_800, "m2")
+    story.poll_ms = 60_000
+    story.join(200, "m4", 1).beats("m4", 1_000, 3_000)
+    story.poll_ms = POLL_MS
+    for answered_ms in (13_000, 18_900):
+        story.beat(answered_ms, "m2", error=15, parked_ms=5_000)
+    rebalance(story.beat(9_050, "m1", error=27), 19_003, 2, "m1")
+    told = story.beats("m1", 20_000, 26_000, generation=2).play(26_000)
+    assert sorted(told.accusations) == [("rebalance-timeout", "m2"), ("session-expired", "m4")]
+
+
 def test_who_was_replaced_before_a_phase_did_not_begin_it():
     """m4, with a minute, expires at 9,000, which begins it. A commit of what old held came 6 s before 8,500."""
     story = group("m1", "m2", Who("old", instance_id="pod-1", partitions=(0,)))
