@@ -355,22 +355,34 @@ def test_a_heartbeat_behind_a_stalled_write_may_have_been_told_to_rejoin(name):
     assert told.accusations == [("rebalance-timeout", "m1")]
 
 
-# when a group is upgraded again whose classic member was told to rejoin at 5,000, before a downgrade -> what is told
-AGAIN = {"before its timer runs out": (25_000, [("m1", 65_000)]), "after its timer has run out, in vain": (66_000, [])}
+# when a classic member is told to rejoin, around the downgrade of 11,000 -> when the group is upgraded again, when the
+# member's timer runs out, and whether that is told
+AGAIN = {
+    "before its timer runs out": (lambda s: s.beat(5_000, "m1", 2, error=27), 25_000, 65_000, True),
+    "after its timer has run out, in vain": (lambda s: s.beat(5_000, "m1", 2, error=27), 66_000, 65_000, False),
+    "told in the millisecond of the downgrade": (lambda s: s.beat(11_000, "m1", 2, error=27), 25_000, 71_000, True),
+    "told before it, by a line that came after it": (
+        lambda s: s.beat(11_200, "m1", 2, error=27, parked_ms=300),
+        25_000,
+        70_900,
+        True,
+    ),
+    "told after it, by the classic group": (lambda s: s.beat(11_000, "m1", 3, error=27), 25_000, 71_000, False),
+}
 
 
 @pytest.mark.parametrize("name", AGAIN)
 def test_a_timer_of_before_a_downgrade_runs_on_in_the_next_group_of_consumers(name):
     """Nobody cancels it, and a classic group takes no notice of it."""
-    upgraded_ms, told = AGAIN[name]
+    happens, upgraded_ms, deadline_ms, told = AGAIN[name]
     story = consumers("new").member(200, "m1", classic_session_ms=90_000).current(210, "m1", 2)
-    story.hellos("new", 1_000, 10_000, 2).beats("m1", 1_000, 4_000, 2).beat(5_000, "m1", 2, error=27)
+    story = happens(story.hellos("new", 1_000, 10_000, 2).beats("m1", 1_000, 4_000, 2))
     downgrade(story, 11_000, 3, "m1").deleted(upgraded_ms).member(upgraded_ms, "m1", classic_session_ms=90_000)
     story.epoch(upgraded_ms, 4).target(upgraded_ms, 4).current(upgraded_ms, "m1", 4).member(upgraded_ms, "new")
     story.current(upgraded_ms, "new", 4).hellos("new", upgraded_ms + 500, 90_000, 4)
-    removed_ms = max(upgraded_ms + 1_000, 65_003)
+    removed_ms = max(upgraded_ms + 1_000, deadline_ms + 3)
     ended_by = play(removed(story, removed_ms, 5), 90_000).facts("rebalance-timeout", "subject", "deadline_ms")
-    assert [each for each in ended_by if each[1] <= 65_000] == told
+    assert [each for each in ended_by if each[1] <= deadline_ms] == ([("m1", deadline_ms)] if told else [])
 
 
 # whether m1's heartbeat waits behind a stalled write as m1 is removed -> when its session is said to have ended
