@@ -940,6 +940,13 @@ def test_a_rebalance_without_a_visible_start_began_with_an_expiry():
     assert told.facts("session-expired", "member_id") == [("old",)]
 
 
+def test_the_session_of_a_successor_begins_as_it_comes_into_a_phase():
+    """Not when its JoinGroup is answered 27 because the group cannot be upgraded: that restarts no timer."""
+    story = group("m1", OLD).beats("old", 1_000, 8_000).beats("m1", 9_000, 16_000, error=27)
+    told = ends(story.join(12_000, NEW, -1, error=27, asked="", parked_ms=2_500), 17_000)
+    assert told.facts("session-expired", "member_id", "deadline_ms") == [("new", 15_500)]
+
+
 def test_who_was_replaced_in_a_join_phase_is_not_replaced_again_by_the_next_to_come():
     third = Who("third", instance_id="pod-1", port=5_003)
     story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)
