@@ -18,6 +18,7 @@ from coordinator_model.replica.group import GroupReplica, Leave
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.member_blobs import fill_blobs
 from coordinator_model.replica.removals import join_phase
+from coordinator_model.replica.removals.ended_phase import ROUNDED_MS
 from coordinator_model.replica.removals.leaves import CUT_MS, remember_leave
 from coordinator_model.replica.removals.phases import JoinsSeen
 from coordinator_model.replica.removals.removal import (
@@ -215,8 +216,6 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
     if event.kip848:  # each epoch is written before it is answered, and an answer's line may come late
         member.generation = event.generation if member.generation is None else member.generation
         return
-    if event.generation < (member.generation or 0) and event.applied_ms < (member.timer_reset_ms or 0):
-        return  # the heartbeat waited for a write, and its member has joined another generation since
     _classic_heartbeat(replica, member, event, context)
 
 
@@ -253,6 +252,11 @@ def _was_replaced(replica: GroupReplica, event: Heartbeat) -> bool:
 
 
 def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, context: JudgementContext) -> None:
+    if _was_answered_before_the_downgrade(replica, event):
+        owe(member, event.applied_ms)
+        return
+    if event.generation < (member.generation or 0) and event.applied_ms < (member.timer_reset_ms or 0):
+        return  # the heartbeat waited for a write, and its member has joined another generation since
     if replica.type is GroupType.SIMPLE:
         replica.type = GroupType.CLASSIC
     classic = replica.type is GroupType.CLASSIC
@@ -270,6 +274,16 @@ def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, 
         replica.joins = JoinsSeen(last_ms=replica.joins.last_ms, skipped=True)
         replica.enter(StateEvent.HEARTBEAT_ACCEPTED, event.applied_ms)
     _heartbeat_tells_state(replica, event, context)
+
+
+def _was_answered_before_the_downgrade(replica: GroupReplica, event: Heartbeat) -> bool:
+    """Tell whether a classic member was told to rejoin (27) by its KIP-848 group, just before that became classic.
+
+    A classic group refuses every generation but its own (22, ``GroupMetadataManager.validateClassicGroupHeartbeat``).
+    """
+    downgraded_ms = replica.phase.downgraded_ms if replica.type is GroupType.CLASSIC else None
+    told = event.error == Error.REBALANCE_IN_PROGRESS and event.generation < replica.generation
+    return told and downgraded_ms is not None and event.applied_ms <= downgraded_ms + ROUNDED_MS
 
 
 def owe(member: Member, since_ms: int) -> None:

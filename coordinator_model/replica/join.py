@@ -274,8 +274,8 @@ def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: J
         _was_in_between(replica, event, former, context)
         return
     replica.save_last_record()
-    _replace_static(replica, event, context)
     member = member_of(replica, event.member_id, event.arrival_ms)
+    _replace_static(replica, event, context)
     member.instance_id = event.instance_id
     if event.error == Error.FENCED_INSTANCE_ID:
         member.fenced_ms, member.replaced_ms = event.arrival_ms, event.answer_ms

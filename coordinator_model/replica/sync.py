@@ -153,7 +153,8 @@ def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:
     took an assignment from a member of it was deposed.
     """
     its_own = replica.type is GroupType.CLASSIC and event.from_leader and event.generation == replica.generation
-    read_first = replica.state is GroupState.STABLE and event.arrival_ms <= replica.state_since_ms < event.answer_ms
+    stored_ms = replica.state_since_ms + ROUNDED_MS
+    read_first = replica.state is GroupState.STABLE and event.arrival_ms <= stored_ms < event.answer_ms
     waits = replica.state is GroupState.COMPLETING_REBALANCE or (read_first and event.member_id in replica.members)
     if event.error in NOT_WRITTEN and its_own and waits:
         prepare_rebalance(replica, StateEvent.ASSIGNMENT_NOT_STORED, event.answer_ms, event.member_id)

@@ -165,7 +165,7 @@ def explain(replica: GroupReplica, departure: Departure, together: Together) -> 
     if end is None or replacement.was_taken_back(departure):
         return Unexplained()
     replaced = departure.successor is not None
-    if replaced and not replacement.had_expired(replica, departure, together):
+    if replaced and not replacement.had_gone(replica, departure, together):
         return Unexplained()
     case = Case(replica, departure, together, *end)
     answer = next(answer for cause in CAUSES if (answer := cause(case)) is not None)

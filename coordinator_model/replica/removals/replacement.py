@@ -1,12 +1,13 @@
-"""A static member that is gone and has a successor: it was replaced, or its session had ended before that."""
+"""A static member that is gone and has a successor: it was replaced, or had been removed before that."""
 
 from coordinator_model.client import who
 from coordinator_model.events import JoinAnswered
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.removals.ended_phase import EARLY_MS, phase_limit_ms
+from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, phase_limit_ms
 from coordinator_model.replica.removals.removal_instant import ends, may_have_begun
+from coordinator_model.replica.removals.sync_timeout import sync_deadline_ms
 from coordinator_model.replica.removals.together import Together
 from coordinator_model.replica.session_timer import (
     JudgementContext,
@@ -15,10 +16,16 @@ from coordinator_model.replica.session_timer import (
     moves_since_heard,
     session_timeout_ms,
     slept_over,
+    when_awake_ms,
 )
 
 
-def had_expired(replica: GroupReplica, departure: Departure, together: Together) -> bool:
+def had_gone(replica: GroupReplica, departure: Departure, together: Together) -> bool:
+    """Tell whether a static member had been removed before its successor came."""
+    return _had_expired(replica, departure, together) or _had_missed_its_sync(departure, together)
+
+
+def _had_expired(replica: GroupReplica, departure: Departure, together: Together) -> bool:
     """Tell whether a static member's session had ended before its successor came.
 
     A replacement starts no rebalance. If a rebalance began that no request is seen to have started, the end of a
@@ -38,6 +45,24 @@ def had_expired(replica: GroupReplica, departure: Departure, together: Together)
     if any(end_ms < last_ms for other, end_ms in together.once(_first_starters) if other != id(departure)):
         return False  # sessions of equal length that began with one load end at one instant
     return _began_the_phase(departure, together, first_ms)
+
+
+def _had_missed_its_sync(departure: Departure, together: Together) -> bool:
+    """Tell whether a static member was removed because it had joined and not synced, before its successor came.
+
+    That removal began the phase (``GroupMetadataManager.expirePendingSync``), so nothing shows that the group was
+    stable after it, and no other cause of the phase. A member that was not heard since it joined may have died while
+    its SyncGroup waited for the leader's: then it had synced, though the SyncGroup has no line.
+    """
+    member, phase, sync_ms = departure.member, departure.phase, sync_deadline_ms(departure, together.context)
+    if sync_ms is None or (member.last_heartbeat_ms or 0) <= (member.timer_reset_ms or 0):
+        return False
+    ran_ms = when_awake_ms(sync_ms, together.context)
+    if departure.removed_ms <= ran_ms + EARLY_MS or phase.began_after_ms > ran_ms + LATE_MS:
+        return False
+    if any(end_ms < sync_ms for other, end_ms in together.once(_first_starters) if other != id(departure)):
+        return False
+    return phase.started is not None and (not phase.started.by or phase.started.by in together.once(_successors))
 
 
 def _joined_as_coordinator_woke(departure: Departure, together: Together) -> bool:

@@ -3,6 +3,8 @@
 Every case is a verdict of a real broker's log that simpler rules got wrong (captures of random chaos).
 """
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator_model.replica.advance import conclude
@@ -951,6 +953,46 @@ def test_a_rebalance_without_a_visible_start_began_with_an_expiry():
     """pod-1 is back 1.5 s after others were answered 27, and nobody left or joined before."""
     told = returns(restarted().beat(16_500, "m1", error=27), 18_000, 18_500)
     assert told.facts("session-expired", "member_id") == [("old",)]
+
+
+UNSYNCED = {
+    "its successor's JoinGroup is the first sign": (lambda story: story, 23_500, [("old", 19_500)]),
+    "it was not heard since it joined": (lambda story: without(story, "old", 9_600), 23_500, []),
+    "its successor came in time": (lambda story: story, 19_400, []),
+    "its successor came as the sync was due": (lambda story: story, 19_505, []),
+    "the group was still stable after that": (lambda story: story.beat(20_000, "m1", 2), 23_500, []),
+    "another member's leave began the phase": (lambda story: story.leave(21_000, "m2"), 23_500, []),
+    "another member's session had ended before": (lambda story: without(story, "m2", 13_100), 23_500, []),
+}
+
+
+def without(story, member, since_ms):
+    """Leave out a member's heartbeats from an instant on."""
+    its = b'"generationId":2,"memberId":"%s"' % member.encode()
+    story.rows = [(at_ms, n, row) for at_ms, n, row in story.rows if at_ms < since_ms or its not in row.value]
+    return story
+
+
+@pytest.mark.parametrize("name", UNSYNCED)
+def test_a_static_member_that_had_not_synced_in_time_was_not_replaced(name):
+    """pod-1 joins generation 2 at 9,500 and has until 19,500 to sync. It is heard, and its successor comes later."""
+    changes, came_ms, told = UNSYNCED[name]
+    old = replace(OLD, session_ms=20_000)
+    story = group("m1", "m2", old).beats("m2", 1_000, 8_000).beats("old", 1_000, 8_000).beat(9_000, "m1", error=27)
+    story.join(9_500, "m1", 2, listed=["m1", "m2", old]).join(9_500, "m2", 2).join(9_500, old, 2)
+    story.record(9_540, 2, "m1", "m2", old).sync(9_550, "m1", 2, leader=True).sync(9_550, "m2", 2)
+    for member in ("m1", "m2", "old"):
+        story.beats(member, 10_000, 19_000, generation=2)
+    story = changes(story).beat(24_000, "m1", 2, error=27)
+    answers = returns(story, came_ms, 24_500, generation=3)
+    assert answers.facts("rebalance-timeout", "member_id", "deadline_ms") == told
+
+
+def test_the_session_of_a_successor_begins_as_it_comes_into_a_phase():
+    """Not when its JoinGroup is answered 27 because the group cannot be upgraded: that restarts no timer."""
+    story = group("m1", OLD).beats("old", 1_000, 8_000).beats("m1", 9_000, 16_000, error=27)
+    told = ends(story.join(12_000, NEW, -1, error=27, asked="", parked_ms=2_500), 17_000)
+    assert told.facts("session-expired", "member_id", "deadline_ms") == [("new", 15_500)]
 
 
 def test_who_was_replaced_in_a_join_phase_is_not_replaced_again_by_the_next_to_come():
