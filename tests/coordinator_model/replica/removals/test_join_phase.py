@@ -1003,6 +1003,19 @@ def test_a_former_member_whose_removal_is_told_already_may_have_begun_the_phase_
     assert told.facts("session-expired", "subject", "deadline_ms") == [("pod-1", 11_200), ("m2", 12_500)]
 
 
+def test_a_former_member_replaced_as_it_was_let_in_did_not_expire():
+    """The JoinGroup of its successor, which waits until 22,000, seems to have come 1 ms before it joined.
+
+    Its session would have ended at 16,000.
+    """
+    second, last = Who("second", instance_id="pod-1", port=5_003), Who("last", instance_id="pod-1", port=5_004)
+    story = stable("m1", OLD, poll_ms=30_000).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)
+    story.join(10_000, "m1", 2, listed=["m1", NEW], parked_ms=500).join(10_000, NEW, 2, asked="", parked_ms=1_000)
+    story.beats("m1", 10_500, 22_500, 2, error=27).join(22_000, second, -1, error=82, asked="", parked_ms=12_001)
+    told = ends(story.join(23_000, last, 3, asked="", parked_ms=1_000), 23_000, "m1", last, generation=3)
+    assert told.accusations == []
+
+
 def test_a_former_member_that_waited_in_its_join_did_not_expire_however_long_it_took():
     """Its JoinGroup of 9,200 is answered 82 when its successor comes at 18,000, three seconds after its deadline."""
     story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)
