@@ -169,6 +169,19 @@ def test_a_member_whose_expiry_downgrades_the_group_is_told():
     assert set(told.members) == {"m1"}
 
 
+def test_a_deposed_coordinator_lets_no_consumer_into_a_group_that_is_classic():
+    """Another coordinator let the session of new end at 9,000. A classic group answers 69 to a KIP-848 heartbeat.
+
+    The upgrade at 13,000 does not name new, which is nobody's removal.
+    """
+    story = consumers("new").member(200, "m1", classic_session_ms=9_000).current(210, "m1", 2)
+    story.beats("m1", 1_000, 12_000, 2).hellos("new", 1_000, 3_000, 2)
+    downgrade(story, 9_004, 2, "m1").hellos("new", 9_500, 12_500, 2)
+    assert set(play(story, 12_900).members) == {"m1"}
+    upgrade(story, 13_000, 2, "m1", joiner=Who("other", client_id="client-other", port=5_060))
+    assert play(story, 20_000).accusations == [("session-expired", "new")]
+
+
 def test_an_expiry_that_downgrades_a_group_upgraded_at_once_is_told():
     """All has one instant, as where the coordinator wakes from a pause: a replacement would not have downgraded it."""
     static = Who("new", instance_id="pod-1", client_id="client-new", port=5_050)
