@@ -232,13 +232,14 @@ def _shows_a_member(replica: GroupReplica, event: Heartbeat, context: JudgementC
 def _is_of_a_deposed_coordinator(replica: GroupReplica, event: Heartbeat) -> bool:
     """Tell whether the last record shows that a heartbeat's member is not in the generation that it names.
 
-    The group became empty in that generation, or the member was replaced. A deposed coordinator, which does not know
-    of that record, accepts such a heartbeat, and so does a coordinator that loads the log.
+    The group became empty in that generation, or the member was replaced, or it was removed and the group became
+    classic: then a KIP-848 heartbeat is answered 69. A deposed coordinator, which does not know of that record, accepts
+    such a heartbeat, and so does a coordinator that loads the log.
     """
     by_record = replica.type is GroupType.CLASSIC and replica.recorded_generation is None
     if not by_record or not 0 < event.generation == replica.generation:
         return False
-    return replica.state is GroupState.EMPTY or _was_replaced(replica, event)
+    return replica.state is GroupState.EMPTY or event.kip848 or _was_replaced(replica, event)
 
 
 def _was_replaced(replica: GroupReplica, event: Heartbeat) -> bool:

@@ -270,7 +270,9 @@ def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: J
     if not newcomer or not (event.error == Error.FENCED_INSTANCE_ID or waited):
         return
     former = _former_members(replica, event)
-    if any((m.joined_ms or 0) > event.arrival_ms for m in former):
+    # Its successor joined as it was answered. Who seems to join just after its arrival came before it.
+    since_ms = max(event.arrival_ms, event.answer_ms - EARLY_MS)
+    if any((m.joined_ms or 0) > since_ms for m in former):
         _was_in_between(replica, event, former, context)
         return
     replica.save_last_record()

@@ -130,8 +130,12 @@ class Member:
 
     @property
     def verdict_ms(self) -> int | None:
-        """The deadline that the member was found to have missed, as long as nothing has restarted its timer since."""
-        return self.verdict_deadline_ms if self.verdict_session_from_ms == self.session_from_ms else None
+        """The deadline that the member was found to have missed, as long as nothing has restarted its timer since.
+
+        If its session turns out to have begun earlier than was known then, nothing has.
+        """
+        restarted = (self.session_from_ms or 0) > (self.verdict_session_from_ms or 0)
+        return None if restarted else self.verdict_deadline_ms
 
     @property
     def is_classic_among_consumers(self) -> bool:

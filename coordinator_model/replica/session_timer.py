@@ -448,7 +448,7 @@ def loaded_by_ms(reset: TimerReset, departure: Departure) -> int:
     loading one refuses it at once (14, ``CoordinatorRuntime.withActiveContextOrThrow``).
     """
     by_ms, phase = departure.removed_ms if reset.high_ms is None else reset.high_ms, departure.phase
-    first_ms = None if phase.joins.skipped or phase.ended is None else phase.joins.first_ms
+    first_ms = None if phase.joins.skipped else phase.joins.first_ms
     moved = reset.is_move and reset.broker == departure.answered_by
     ended_since = phase.ended is not None and phase.ended.at_ms > reset.low_ms
     return min(by_ms, first_ms) if moved and ended_since and first_ms is not None else by_ms

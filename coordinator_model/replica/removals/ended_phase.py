@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.removals.phases import EndedPhase, JoinPhase
+from coordinator_model.replica.removals.phases import NO_JOIN_SEEN, EndedPhase, JoinPhase
 from coordinator_model.replica.session_timer import (
     JudgementContext,
     may_have_loaded_since,
@@ -42,7 +42,7 @@ def ended_phase(
         phase.began_after_ms,
         phase.started,
         phase.ended,
-        joins=replica.joins,
+        joins=NO_JOIN_SEEN if phase.ended is None else replica.joins,  # those of the newest generation
         removed_ms=removed_ms,
         limit_ms=limit_ms,
         static_in=with_static,

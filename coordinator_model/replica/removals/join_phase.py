@@ -99,6 +99,8 @@ def note_join(replica: GroupReplica, event: JoinAnswered) -> None:
     """Note by a JoinGroup's answer who joined a generation, and when the first and the last JoinGroup arrived."""
     ended_ms = replica.generation_since_ms
     for ended in _unjudged_phases(replica, event.generation):
+        if ended.ended is None:
+            continue  # it followed that generation, and goes on
         ended.joins = _with_join(ended.joins, event.arrival_ms, ended_ms)
         if event.arrival_ms <= ended.removed_ms + EARLY_MS:
             ended.unjoined = [name for name in ended.unjoined if name not in (event.instance_id, event.member_id)]

@@ -81,7 +81,7 @@ class EndedPhase(JoinPhase):
     """
 
     joins: JoinsSeen = NO_JOIN_SEEN
-    """The JoinGroups of the generation that ended it; as long as it goes on, those of the generation before."""
+    """The JoinGroups of the generation that ended it; none if it has not ended."""
     removed_ms: int = 0
     """When its members were removed, as far as that is known."""
     limit_ms: int | None = None

@@ -27,7 +27,7 @@ from coordinator_model.replica.session_timer import (
 from coordinator_model.states import Cause
 
 
-def gone_between(departure: Departure, together: Together) -> tuple[int, int]:
+def gone_between(departure: Departure, together: Together, leaves: Iterable[Leave]) -> tuple[int, int]:
     """Return between which instants a member was removed.
 
     If only one session timer can have begun the phase, that timer ran out as the phase began. It is the member's own
@@ -44,6 +44,8 @@ def gone_between(departure: Departure, together: Together) -> tuple[int, int]:
         return found_ms  # heard since the phase began, so the end of its session did not begin the phase
     if phase.started.by == NEWCOMER and _may_have_gone_on(departure, phase.started, together.context):
         return found_ms  # the newcomer began the phase, unless the member's commits were a transaction's
+    if any(_ended_as_it_began(leave, phase) for leave in leaves):
+        return found_ms
     timers, waiting = together.once(_starters)
     if len(timers) != 1 or any(d is not departure for d in waiting):
         return found_ms
@@ -52,6 +54,19 @@ def gone_between(departure: Departure, together: Together) -> tuple[int, int]:
         return found_ms
     longer_ms = own_ms - starters_ms
     return phase.began_after_ms + longer_ms, min(phase.started.at_ms + longer_ms, found_ms[1])
+
+
+def _ended_as_it_began(leave: Leave, phase: JoinPhase) -> bool:
+    """Tell whether the end of a former static member's session can have begun a phase in which its instance came back.
+
+    The answer to one successor may come before the phase ends, because another one replaces it (82). So the removal may
+    be judged by then, and is not among those that the phase's end showed.
+    """
+    session_from_ms, timeout_ms = leave.member.session_from_ms, leave.member.session_timeout_ms
+    if leave.cause is not Cause.REPLACED or session_from_ms is None or timeout_ms is None:
+        return False
+    by_ms = min(leave.applied_ms, (phase.started_ms or 0) + EARLY_MS)
+    return phase.began_after_ms <= session_from_ms + timeout_ms <= by_ms
 
 
 def _may_have_gone_on(departure: Departure, start: PhaseStart, context: JudgementContext) -> bool:

@@ -43,7 +43,7 @@ def possible_end(
 
     None: nothing is known about its session.
     """
-    context, went_ms = together.context, gone_between(departure, together)
+    context, went_ms = together.context, gone_between(departure, together, replica.leaves)
     end_ms, reset = removal_deadline_ms(departure, context, *went_ms)
     if departure.member.in_kip848_group:
         early = end_ms is not None and end_ms > departure.removed_ms

@@ -570,3 +570,26 @@ def test_a_generation_that_is_never_written_is_lost_once_all_its_timers_have_pas
     told = story.play(60_000)
     assert (told.group["state"], len(told.members)) == (state, int(state != "Empty"))
     assert bool(told.closed("rebalance-stuck")) == (state == "Empty")
+
+
+def test_a_told_deadline_stays_though_its_session_began_earlier():
+    """broker-1 restarts m2's timer at 16,001, after the load. broker-2 does not know m2 (25 at 22,400).
+
+    As broker-2 announces generation 2 once more, only the load is known to have restarted m2's timer. m3's session,
+    which ends last at 24,000, would date the end of m2's at 20,000, but another instant of its interval has been told.
+    """
+    story = two_brokers(stable("m1", "m2", Who("m3", session_ms=10_000))).leads(0, "broker-1", 5_000, 10_000)
+    for who in ("m1", "m2"):
+        story.beats(who, 1_000, 10_000).beat(10_300, who, error=27)
+        story.join(11_000, who, 2, listed=["m1", "m2"] if who == "m1" else (), parked_ms=500)
+        story.sync(16_001, who, 2, leader=who == "m1", error=15, parked_ms=5_000)
+    story.leads(18_000, "broker-2").join(22_400, "m2", -1, error=25, asked="m2", broker="broker-2")
+    back = Who("back", client_id="client-m2", port=5_001)
+    story.join(24_000, "m1", 2, listed=["m1", back], parked_ms=7_900, broker="broker-2")
+    story.join(24_000, back, 2, parked_ms=900, broker="broker-2").record(24_040, 2, "m1", back)
+    for who in ("m1", "back"):
+        story.sync(24_050, who, 2, leader=who == "m1", broker="broker-2")
+        story.beats(who, 25_000, 30_000, 2, broker="broker-2")
+    told = story.play(30_000)
+    own = [t for t in told.transitions if (t["rule"], t["subject"]) == ("session-expired", "m2")]
+    assert [(t["transition"], t["deadline_ms"] - T0) for t in own] == [("opened", 22_400), ("closed", 22_400)]

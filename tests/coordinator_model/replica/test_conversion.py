@@ -76,6 +76,19 @@ def test_whose_session_ended_just_before_an_upgrade_is_told(upgraded_ms, told):
     assert after.accusations == [("session-expired", subject) for subject, *_ in told]
 
 
+def test_an_upgrade_in_a_join_phase_is_not_dated_by_the_generation_before_it():
+    """The end of m3's session begins the phase at 9,000, which may last until 19,000. The upgrade ends it at 12,000.
+
+    The first JoinGroup of generation 1 was more than one rebalance timeout ago by then. It began another phase.
+    """
+    story = stable("m1", "m2", "m3", poll_ms=10_000).beats("m3", 1_000, 3_000)
+    for who in ("m1", "m2"):
+        story.beats(who, 1_000, 8_000).beats(who, 9_100, 20_000, error=27)
+    told = play(upgrade(story, 12_000, 1, "m1", "m2"), 30_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m3", 9_000)]
+    assert told.accusations == [("session-expired", "m3")]
+
+
 def test_whose_session_ended_as_the_coordinator_woke_just_before_an_upgrade_is_told():
     """Lines come before the probe shows that the coordinator was paused, and the upgrade names m3 no more."""
     story = stable("m1", "m2", "m3").beats("m1", 1_000, 8_000).beats("m2", 1_000, 8_000).beats("m3", 1_000, 3_000)
@@ -154,6 +167,19 @@ def test_a_member_whose_expiry_downgrades_the_group_is_told():
     told = play(downgraded(at_ms=9_004), 20_000)
     assert told.facts("session-expired", "subject", "deadline_ms") == [("new", 9_000)]
     assert set(told.members) == {"m1"}
+
+
+def test_a_deposed_coordinator_lets_no_consumer_into_a_group_that_is_classic():
+    """Another coordinator let the session of new end at 9,000. A classic group answers 69 to a KIP-848 heartbeat.
+
+    The upgrade at 13,000 does not name new, which is nobody's removal.
+    """
+    story = consumers("new").member(200, "m1", classic_session_ms=9_000).current(210, "m1", 2)
+    story.beats("m1", 1_000, 12_000, 2).hellos("new", 1_000, 3_000, 2)
+    downgrade(story, 9_004, 2, "m1").hellos("new", 9_500, 12_500, 2)
+    assert set(play(story, 12_900).members) == {"m1"}
+    upgrade(story, 13_000, 2, "m1", joiner=Who("other", client_id="client-other", port=5_060))
+    assert play(story, 20_000).accusations == [("session-expired", "new")]
 
 
 def test_an_expiry_that_downgrades_a_group_upgraded_at_once_is_told():

@@ -1044,6 +1044,33 @@ def test_a_replacement_starts_the_clock_when_it_came_not_when_its_record_was_wri
     assert told.facts("session-expired", "member_id", "deadline_ms") == [("new", 11_000)]
 
 
+def test_a_former_member_whose_removal_is_told_already_may_have_begun_the_phase_too():
+    """The ends of two sessions may have begun the phase: that of old at 11,200, or that of m2's heartbeats at 11,000.
+
+    A first successor of old is answered at 12,100, because a second one replaces it. m2 committed at 6,500, and the end
+    of its session ends the phase.
+    """
+    between = Who("between", instance_id="pod-1", port=5_008)
+    story = stable("m1", "m2", OLD, partitions=1, poll_ms=POLL_MS).beats("m1", 1_900, 10_900).beats("m2", 1_000, 5_000)
+    story.beats("old", 1_200, 5_200).commit(6_500, "t", 1).beat(11_600, "old", error=25).beat(11_900, "m1", error=27)
+    story.join(12_100, between, -1, error=82, asked="", parked_ms=450)
+    told = ends(story.join(12_500, NEW, 2, asked="", parked_ms=400), 12_500, "m1", NEW)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("pod-1", 11_200), ("m2", 12_500)]
+
+
+def test_a_former_member_replaced_as_it_was_let_in_did_not_expire():
+    """The JoinGroup of its successor, which waits until 22,000, seems to have come 1 ms before it joined.
+
+    Its session would have ended at 16,000.
+    """
+    second, last = Who("second", instance_id="pod-1", port=5_003), Who("last", instance_id="pod-1", port=5_004)
+    story = stable("m1", OLD, poll_ms=30_000).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)
+    story.join(10_000, "m1", 2, listed=["m1", NEW], parked_ms=500).join(10_000, NEW, 2, asked="", parked_ms=1_000)
+    story.beats("m1", 10_500, 22_500, 2, error=27).join(22_000, second, -1, error=82, asked="", parked_ms=12_001)
+    told = ends(story.join(23_000, last, 3, asked="", parked_ms=1_000), 23_000, "m1", last, generation=3)
+    assert told.accusations == []
+
+
 def test_a_former_member_that_waited_in_its_join_did_not_expire_however_long_it_took():
     """Its JoinGroup of 9,200 is answered 82 when its successor comes at 18,000, three seconds after its deadline."""
     story = stable("m1", OLD, poll_ms=POLL_MS).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)
