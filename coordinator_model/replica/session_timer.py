@@ -472,10 +472,12 @@ def _lost_too_late(departure: Departure, timeout_ms: int, context: JudgementCont
 def blindly_heard_ms(member: Member, reset: TimerReset) -> int:
     """Return when a coordinator that may still have been loading last accepted a heartbeat of the member; 0: never.
 
-    If it had loaded the group, the session began with that heartbeat, otherwise later.
+    If it had loaded the group, the session began with that heartbeat, otherwise later. A heartbeat that is no later
+    than the former coordinator's last answer was accepted by that one.
     """
     heard_ms, blind_ms = member.last_heartbeat_ms or 0, reset.blind_ms
-    return heard_ms if blind_ms is not None and heard_ms >= blind_ms - SAME_START_MS else 0
+    blindly = blind_ms is not None and heard_ms >= blind_ms - SAME_START_MS and heard_ms > reset.word_ms
+    return heard_ms if blindly else 0
 
 
 def slept_over(departure: Departure, context: JudgementContext) -> tuple[TimerReset, int] | None:
