@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 from coordinator_model.added_partitions import Added
 from coordinator_model.brokers.blindness import BlindWindow
-from coordinator_model.brokers.leadership import Claim
+from coordinator_model.brokers.leadership import STALE_MS, Claim
 from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS, TimerReset
 from coordinator_model.membership import partitions_of
 from coordinator_model.replica.member import Member
@@ -91,6 +91,14 @@ class JudgementContext(NamedTuple):
     def waiting(self) -> bool:
         """Whether the last timer reset is still open: the coordinator has answered nothing since."""
         return bool(self.timer_resets) and self.timer_resets[-1].high_ms is None
+
+    @property
+    def disputed_until_ms(self) -> int:
+        """Until when another broker's answers make it doubtful that metadata names the coordinator; 0: there are none.
+
+        If metadata still contradicts them after that time, it is right.
+        """
+        return max((claim.first_ms + STALE_MS for claim in self.claims), default=0)
 
 
 Span = tuple[int, int, TimerReset | None]
