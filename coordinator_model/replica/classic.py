@@ -261,8 +261,10 @@ def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, 
     if replica.type is GroupType.SIMPLE:
         replica.type = GroupType.CLASSIC
     classic = replica.type is GroupType.CLASSIC
-    if classic and event.generation > replica.generation and context.waiting:
-        return  # a coordinator that loads the log answers 0 to any generation, even to one that was never stored
+    unsure = context.waiting or event.applied_ms < context.disputed_until_ms
+    if classic and event.generation > replica.generation and unsure:
+        # a coordinator that loads the log answers 0 to any generation, and a deposed one to its own: never stored
+        return
     member.generation = event.generation
     if not classic:
         if event.error == Error.REBALANCE_IN_PROGRESS:

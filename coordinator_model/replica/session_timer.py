@@ -19,7 +19,7 @@ from typing import NamedTuple, Protocol
 
 from coordinator_model.added_partitions import Added
 from coordinator_model.brokers.blindness import BlindWindow
-from coordinator_model.brokers.leadership import Claim
+from coordinator_model.brokers.leadership import STALE_MS, Claim
 from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS, TimerReset
 from coordinator_model.membership import partitions_of
 from coordinator_model.replica.member import Member
@@ -91,6 +91,14 @@ class JudgementContext(NamedTuple):
     def waiting(self) -> bool:
         """Whether the last timer reset is still open: the coordinator has answered nothing since."""
         return bool(self.timer_resets) and self.timer_resets[-1].high_ms is None
+
+    @property
+    def disputed_until_ms(self) -> int:
+        """Until when another broker's answers make it doubtful that metadata names the coordinator; 0: there are none.
+
+        If metadata still contradicts them after that time, it is right.
+        """
+        return max((claim.first_ms + STALE_MS for claim in self.claims), default=0)
 
 
 Span = tuple[int, int, TimerReset | None]
@@ -472,10 +480,12 @@ def _lost_too_late(departure: Departure, timeout_ms: int, context: JudgementCont
 def blindly_heard_ms(member: Member, reset: TimerReset) -> int:
     """Return when a coordinator that may still have been loading last accepted a heartbeat of the member; 0: never.
 
-    If it had loaded the group, the session began with that heartbeat, otherwise later.
+    If it had loaded the group, the session began with that heartbeat, otherwise later. A heartbeat that is no later
+    than the former coordinator's last answer was accepted by that one.
     """
     heard_ms, blind_ms = member.last_heartbeat_ms or 0, reset.blind_ms
-    return heard_ms if blind_ms is not None and heard_ms >= blind_ms - SAME_START_MS else 0
+    blindly = blind_ms is not None and heard_ms >= blind_ms - SAME_START_MS and heard_ms > reset.word_ms
+    return heard_ms if blindly else 0
 
 
 def slept_over(departure: Departure, context: JudgementContext) -> tuple[TimerReset, int] | None:

@@ -10,7 +10,8 @@ passed. The timer gives the verdict only if all of this holds, so that nothing e
 - Another heartbeat of the shard was accepted at least a grace ago, and had arrived at least half a session timeout
   after the member's last one. So lines do arrive. Probes, errors and JoinGroup answers are not proof: while the
   replicas of a partition stall, the broker still sends them, but the answers to heartbeats are parked.
-- A heartbeat arrived after the deadline: its broker was still the coordinator then (decision 0017).
+- A heartbeat arrived after the deadline: its broker was still the coordinator then (decision 0017). No other broker
+  answers as the coordinator.
 
 The verdict stands until the member is heard or its removal is judged. A KIP-848 group writes a member's removal at
 once, so only that record decides, or an answer 25 or 69 that no record follows. Only the removal decides, too, if lines
@@ -123,6 +124,8 @@ def _past_deadline(
     deadline_ms, proof_ms = session.end_ms, base_ms + timeout_ms // 2
     if member.in_kip848_group or _may_miss_lines(replica, base_ms, deadline_ms, context):  # its removal decides
         return _unproved(replica, member, context, session)
+    if context.progress_ms < context.disputed_until_ms:  # all sessions may have restarted at another broker
+        return _unproved(replica, member, context, session, context.disputed_until_ms)
     unproved_ms = _waits_for_proof_ms(context, proof_ms, deadline_ms)
     if unproved_ms is not None:
         return _unproved(replica, member, context, session)._replace(proof_ms=unproved_ms)

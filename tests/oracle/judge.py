@@ -255,6 +255,7 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
         (
             line["rule"] != removal.rule and not _is_at_once(removal, line, at_ms),
             not _is_dated(removal, line, at_ms),
+            not removal.certain,  # an uncertain removal need not be reported
             abs(_instant(line) - at_ms),
             index,
             number,
@@ -263,11 +264,11 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
         for index, removal in enumerate(removals)
         for at_ms in removal.at_ms
         for number, line in enumerate(lines)
-        if (line["group"], line["member_id"]) == (removal.group, removal.member_id)
+        if _may_be_of(removal, line, at_ms, removals)
     )
     paired: set[int] = set()
     used: set[int] = set()
-    for _, _, off_ms, index, number, at_ms in pairs:
+    for *_, off_ms, index, number, at_ms in pairs:
         if index in paired or number in used or (off_ms > SAME_REMOVAL_MS and not _is_only_one(removals[index], lines)):
             continue
         paired.add(index)
@@ -288,6 +289,15 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
             what, at_ms = ("missing", removal.at_ms[0]) if unknown is None else ("unknown", unknown[1])
             yield Disagreement(what, removal.rule, removal.group, removal.member_id, at_ms, None)
     yield from _unpaired([line for number, line in enumerate(lines) if number not in used], removals, told)
+
+
+def _may_be_of(removal: _Removal, line: dict[str, Any], at_ms: int, removals: list[_Removal]) -> bool:
+    """Tell whether a report may be of a removal: it is of its member.
+
+    A report that is far from an uncertain removal, and near to another one that has several instants, is of that one.
+    """
+    named = (line["group"], line["member_id"]) == (removal.group, removal.member_id)
+    return named and (removal.certain or _is_dated(removal, line, at_ms) or not _again(line, removals))
 
 
 def _is_at_once(removal: _Removal, line: dict[str, Any], at_ms: int) -> bool:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from coordinator_model.decode.source_row import SourceRow
+from coordinator_model.decode.source_row import TELEMETRY, SourceRow
 from streaming.embedded.truth import TruthEvent
 from tests.oracle.judge import _Doubts, _is_heard_since_its_load, _logged, disagreements
 from tests.oracle.life import Life, Look
@@ -48,6 +48,20 @@ INTERVALS = [
     (TWICE, 70_000, (18_000, 75_000), False),  # before the coordinator that was replaced had loaded
 ]
 
+REPORT = {
+    "rule": "session-expired",
+    "group": "g",
+    "member_id": "m",
+    "incident_id": "i",
+    "transition": "opened",
+    "severity": "warn",
+    "deadline_ms": 10_000,
+    "at_ms": 10_500,
+    "evidence": "inferred",
+    "summary": "",
+    "detail": {},
+}
+
 
 @pytest.mark.parametrize(("doubts", "at_ms", "told_ms", "near"), INSTANTS)
 def test_an_instant_is_near_enough_to_a_removal(doubts, at_ms, told_ms, near):
@@ -69,20 +83,7 @@ def test_a_sessions_end_is_compared_if_its_coordinator_was_heard_since_it_loaded
 
 @pytest.mark.parametrize(("escalates", "pages"), [(False, False), (True, True)])
 def test_a_false_report_pages_though_it_opens_as_a_warning(escalates, pages):
-    line = {
-        "rule": "session-expired",
-        "group": "g",
-        "member_id": "m",
-        "incident_id": "i",
-        "transition": "opened",
-        "severity": "warn",
-        "deadline_ms": 10_000,
-        "at_ms": 10_500,
-        "evidence": "inferred",
-        "summary": "",
-        "detail": {},
-    }
-    told = [line, {**line, "transition": "escalated", "severity": "page", "at_ms": 70_500}]
+    told = [REPORT, {**REPORT, "transition": "escalated", "severity": "page", "at_ms": 70_500}]
     life = Life(Plan(1, "classic", 60_000, (), ()))
     [extra] = disagreements(life, told if escalates else told[:1], Counter())
     assert (extra.what, extra.pages) == ("extra", pages)
@@ -111,9 +112,36 @@ def test_of_two_reports_with_an_unknown_cause_the_nearest_is_of_a_removal():
     """m is removed at 20,000 and joins again. Its session ends at two coordinators, at 23,000 and at 40,000."""
     logged = (("session-expired", 20_000), ("joined", 21_000), ("session-expired", 23_000), ("session-expired", 40_000))
     truth = [TruthEvent(kind, "g", "m", at_ms, "broker-1", 0, "", "") for kind, at_ms in logged]
-    row = SourceRow("telemetry", "t", 0, 0, 55_000, b"broker-1", b"")
+    row = SourceRow(TELEMETRY, "", 0, 0, 55_000, b"broker-1", b"")
     report = {"rule": "member-removed", "group": "g", "member_id": "m", "transition": "opened", "deadline_ms": None}
     told = [{**report, "incident_id": str(at_ms), "severity": "info", "at_ms": at_ms} for at_ms in (20_000, 40_000)]
     life = Life(Plan(1, "classic", 60_000, (), (), start_ms=0), rows=[row], truth=truth)
     found = [(each.what, each.truth_ms) for each in disagreements(life, told, Counter())]
     assert found == [("unknown", 20_000), ("unknown", 40_000)]
+
+
+LOADS = [("loaded", "broker-1", 0), ("loaded", "broker-2", 20_000)]
+# what is logged by the life's clock once broker-2 has loaded: broker-1, whose clock is 1.5 s behind, goes on unaware;
+# the deadlines that are reported -> what is wrong
+DEPOSED_TOO = {
+    "by both at once": ([("expired", "broker-1", 36_400)], [34_900], []),
+    "by both, one after the other": ([("expired", "broker-1", 46_500)], [34_900, 45_000], []),
+    "by the next one, told twice": ([("expired", "broker-1", 36_400)], [34_900, 40_000], ["off"]),
+    "by both, and again": ([("expired", "broker-1", 31_000), ("expired", "broker-1", 38_000)], [29_400, 35_000], []),
+}
+
+
+@pytest.mark.parametrize("name", DEPOSED_TOO)
+def test_a_deposed_coordinators_removal_takes_no_report_of_another(name):
+    logged, deadlines_ms, wrong = DEPOSED_TOO[name]
+    logged = [*LOADS, ("expired", "broker-2", 35_000), ("joined", "broker-2", 36_000), *logged]
+    kinds = {"loaded": "coordinator-loaded", "expired": "session-expired", "joined": "joined"}
+    truth = [
+        TruthEvent(kinds[what], "g", "m", at_ms - 1_500 * (broker == "broker-1"), broker, 0, "", "")
+        for what, broker, at_ms in logged
+    ]
+    told = [{**REPORT, "incident_id": str(at_ms), "deadline_ms": at_ms} for at_ms in deadlines_ms]
+    plan = Plan(1, "classic+skew", 60_000, (), (), clock_offsets_ms=(-1_500, 0), start_ms=0)
+    end = SourceRow(TELEMETRY, "", 0, 0, 60_000, b"broker-2", b"")
+    found = disagreements(Life(plan, [end], truth=truth), told, Counter())
+    assert [each.what for each in found] == wrong

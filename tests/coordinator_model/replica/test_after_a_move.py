@@ -496,6 +496,36 @@ def test_a_coordinator_that_loads_the_log_makes_nobody_a_member():
     assert told.group["state"] == "Empty"
 
 
+def test_nobody_expires_at_a_deposed_coordinator_while_another_has_the_last_record():
+    """broker-1 announced generation 2 and wrote nothing. broker-2 has 1 by 11,200. Metadata names it only at 14,000.
+
+    At broker-1 m2 waits for its sync, and m1 goes on with generation 2. At broker-2 both sessions began with the load.
+    """
+    story = two_brokers(stable("m1", "m2", "m3")).leads(0, "broker-1")
+    for member in ("m1", "m2", "m3"):
+        story.beats(member, 1_000, 4_000).join(5_000, member, 2, listed=["m1", "m2", "m3"] if member == "m1" else ())
+    story.beats("m1", 6_000, 18_000, 2).beat(11_200, "m3", 2, error=22, broker="broker-2").leads(14_000, "broker-2")
+    story.join(11_300, "m3", 1, parked_ms=0, broker="broker-2").sync(11_310, "m3", 1, broker="broker-2")
+    story.beats("m3", 12_300, 16_300, broker="broker-2").beat(17_300, "m3", error=27, broker="broker-2")
+    story.join(17_400, "m3", 2, listed=["m3"], broker="broker-2").record(17_440, 2, "m3")
+    told = story.sync(17_450, "m3", 2, leader=True, broker="broker-2").play(20_000)
+    facts = told.facts("session-expired", "subject", "deadline_ms", "evidence")
+    assert facts == [(member, 16_800, "observed") for member in ("m1", "m2")]
+
+
+def test_a_heartbeat_that_the_deposed_coordinator_accepted_dates_no_load():
+    """broker-2 has loaded the group at 5,000, so m2's session ends at 11,000. broker-1 hears m2 until 9,000.
+
+    broker-2 answers m1 from 8,500 on, but metadata names it only at 12,000.
+    """
+    story = two_brokers(stable("m1", "m2")).beats("m1", 1_000, 7_000).beats("m2", 1_000, 9_000).leads(0, "broker-1")
+    story.beat(8_500, "m1", broker="broker-2").leads(12_000, "broker-2").beat(12_100, "m1", error=27, broker="broker-2")
+    story.join(15_000, "m1", 2, listed=["m1"], broker="broker-2").record(15_040, 2, "m1")
+    told = story.sync(15_050, "m1", 2, leader=True, broker="broker-2").play(20_000)
+    [(subject, detail)] = told.facts("session-expired", "subject", "detail")
+    assert (subject, detail["deadline_from_ms"] - T0, detail["deadline_until_ms"] - T0) == ("m2", 6_100, 15_000)
+
+
 @pytest.mark.parametrize(("unknown_ms", "deadline_ms"), [(11_500, 11_500), (12_600, 12_400)])
 def test_an_answer_25_dates_a_load_that_is_known_within_an_interval(unknown_ms, deadline_ms):
     """broker-2 seems to have loaded the group from 5,000 to 6,400, so m2's session ended from 11,000 to 12,400.
