@@ -209,8 +209,8 @@ def _heard_from_ms(reset: TimerReset) -> float:
         unheard = reset.blind_ms is not None or reset.is_move
         return inf if unheard else reset.low_ms
     word_ms = reset.word_ms if reset.word_ms < reset.high_ms else 0
-    # a broker that may be loading accepts any heartbeat, until its first certain answer
-    first_ms = reset.high_ms - (FIRST_ANSWER_MS if reset.blind_ms is None else 0)
+    # a broker that may be loading accepts any heartbeat, until its first certain answer; whom that answers is heard
+    first_ms = reset.high_ms - (FIRST_ANSWER_MS if reset.blind_ms is None else 1)
     return max(reset.low_ms, word_ms, first_ms)
 
 
