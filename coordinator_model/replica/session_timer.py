@@ -217,8 +217,8 @@ def _heard_from_ms(reset: TimerReset) -> float:
         unheard = reset.blind_ms is not None or reset.is_move
         return inf if unheard else reset.low_ms
     word_ms = reset.word_ms if reset.word_ms < reset.high_ms else 0
-    # a broker that may be loading accepts any heartbeat, until its first certain answer
-    first_ms = reset.high_ms - (FIRST_ANSWER_MS if reset.blind_ms is None else 0)
+    # a broker that may be loading accepts any heartbeat, until its first certain answer; whom that answers is heard
+    first_ms = reset.high_ms - (FIRST_ANSWER_MS if reset.blind_ms is None else 1)
     return max(reset.low_ms, word_ms, first_ms)
 
 
@@ -435,7 +435,7 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
         if reset.is_move:
             break  # the new coordinator knows nothing of the timers before it
     else:
-        session_from_ms = member.session_from_ms
+        session_from_ms = _last_start_ms(departure)
         if session_from_ms is None and (member.joined_ms or 0) >= context.live_from_ms:
             session_from_ms = member.joined_ms
         if session_from_ms is None:
@@ -447,6 +447,18 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
             ends.append((end_ms, end_ms, None))
     touched = [at_ms + timeout_ms for at_ms in departure.touches_ms if at_ms > since_ms]
     return ends + [(end_ms, end_ms, None) for end_ms in touched]
+
+
+def _last_start_ms(departure: Departure) -> int | None:
+    """Return when the session of a departed member last started, if its coordinator has loaded no group since.
+
+    A heartbeat that was answered 15 behind a stalled write had restarted the timer: of a member that is gone the
+    coordinator knows nothing, so it answers 25 at once (``GroupMetadataManager.classicGroupHeartbeat``).
+    """
+    session_from_ms, parked_ms = departure.member.session_from_ms, departure.member.parked_heartbeat_ms
+    if parked_ms is None or session_from_ms is None or parked_ms > departure.removed_ms:
+        return session_from_ms
+    return max(session_from_ms, parked_ms)
 
 
 def loaded_by_ms(reset: TimerReset, departure: Departure) -> int:

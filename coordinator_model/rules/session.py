@@ -435,10 +435,11 @@ def _later(at_ms: int | None, context: JudgementContext) -> int | None:
 def _may_wait_in_its_join(replica: GroupReplica, member: Member, deadline_ms: int) -> bool:
     """Tell whether a silent member's JoinGroup may be parked. That of a static member may have its next member id.
 
-    A dynamic member rejoins because it got a 27, so the join phase began before its deadline. The successor of a static
-    member may join in any phase, even in one that has not been seen to start: a client that was given an id (79) will
-    start it. If the next generation is known already, the line of the member's own answer will come soon. If a record
-    of the same generation ended a phase, it was a phase of a deposed coordinator, where it goes on.
+    A dynamic member rejoins because it got a 27, so the join phase began before its deadline. A 27 in the very
+    millisecond of the deadline does not show that the end of its session began the phase. The successor of a static
+    member may join in any phase, even in one that has not been seen to start: a client that was given an id (79)
+    will start it. If the next generation is known already, the line of the member's own answer will come soon. If a
+    record of the same generation ended a phase, it was a phase of a deposed coordinator, where it goes on.
     """
     if member.generation is not None and member.generation < replica.generation:
         return True
@@ -447,7 +448,7 @@ def _may_wait_in_its_join(replica: GroupReplica, member: Member, deadline_ms: in
     if cut_off and max(member.session_from_ms or 0, replica.stable_seen_ms or 0) < replica.state_since_ms:
         return True
     if member.instance_id is None:
-        return replica.state is not GroupState.STABLE and replica.state_since_ms < deadline_ms
+        return replica.state is not GroupState.STABLE and replica.state_since_ms <= deadline_ms
     stable_ms = replica.stable_seen_ms or 0
     return replica.state is not GroupState.STABLE or any(p.given_ms > stable_ms for p in replica.pending.values())
 

@@ -2,7 +2,7 @@
 
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, ROUNDED_MS
+from coordinator_model.replica.removals.ended_phase import EARLY_MS, ROUNDED_MS
 from coordinator_model.replica.removals.phase_timeout import may_have_timed_out, too_young
 from coordinator_model.replica.removals.removal_instant import alive_at_the_end, ends, may_have_ended, was_unknown
 from coordinator_model.replica.session_timer import blindly_heard_ms, deadlines, gone_by_ms, session_timeout_ms
@@ -57,7 +57,7 @@ def _was_alive(case: Case) -> bool:
     """Tell whether a commit shows that the session went on as the phase ended: no timer runs before its time.
 
     If the commit was a transaction's, the session had ended earlier. But that would have ended the phase at once,
-    because all others had joined.
+    because all others had joined. A phase that was due is likelier than a transaction whose timer also ran late.
     """
     departure, removed_ms, phase = case.departure, case.removed_ms, case.departure.phase
     lasts_ms = max(departure.touches_ms, default=0) + (session_timeout_ms(case.member, case.context) or 0)
@@ -65,7 +65,7 @@ def _was_alive(case: Case) -> bool:
         return False
     alone = len(case.together.dropped) == 1 and not phase.unjoined
     before = [span for span in case.together.spans.of(departure) if span[0] <= removed_ms]
-    return alone and all(phase.joins.last_ms <= first and last < removed_ms - LATE_MS for first, last, _ in before)
+    return alone and all(phase.joins.last_ms <= first and last < removed_ms - EARLY_MS for first, last, _ in before)
 
 
 def _began_as_it_ended(departure: Departure) -> bool:

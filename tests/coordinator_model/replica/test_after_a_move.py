@@ -623,3 +623,12 @@ def test_a_told_deadline_stays_though_its_session_began_earlier():
     told = story.play(30_000)
     own = [t for t in told.transitions if (t["rule"], t["subject"]) == ("session-expired", "m2")]
     assert [(t["transition"], t["deadline_ms"] - T0) for t in own] == [("opened", 22_400), ("closed", 22_400)]
+
+
+def test_whom_the_next_coordinators_first_certain_answer_let_in_was_a_member_there():
+    """broker-2 answers 0, as a loading broker may, until it ends a join phase at 17,000. m2 then never syncs."""
+    story = two_brokers(stable("m1")).beats("m1", 1_000, 8_000).beat(9_000, "m1", error=16)
+    story.beats("m1", 10_000, 11_000, broker="broker-2")
+    story.join(17_000, "m2", 2, listed=["m2"], asked="", parked_ms=4_000, broker="broker-2").record(23_000, 3)
+    told = story.play(26_000)
+    assert told.facts("session-expired", "subject", "deadline_ms")[1:] == [("m2", 23_000)]

@@ -194,12 +194,9 @@ SLEPT_OVER = {
 }
 
 
-@pytest.mark.parametrize("name", SLEPT_OVER)
-def test_a_session_that_ran_out_in_a_pause_ends(name):
-    removed_ms, end_ms = SLEPT_OVER[name]
-    pause = TimerReset(12_000, 24_100, Cause.COORDINATOR_PAUSE, "broker-1", woke_ms=24_000)
-    gone = Departure(
-        member(),
+def gone(who, removed_ms):
+    return Departure(
+        who,
         rule=None,
         cause=Cause.UNKNOWN,
         evidence=Evidence.OBSERVED,
@@ -208,6 +205,18 @@ def test_a_session_that_ran_out_in_a_pause_ends(name):
         generation=1,
         broker="broker-1",
         judge_after_ms=removed_ms,
+        touches_ms=[] if who.parked_heartbeat_ms is None else [who.parked_heartbeat_ms],
     )
-    (span,) = deadlines(gone, context(pause))
+
+
+@pytest.mark.parametrize("name", SLEPT_OVER)
+def test_a_session_that_ran_out_in_a_pause_ends(name):
+    removed_ms, end_ms = SLEPT_OVER[name]
+    pause = TimerReset(12_000, 24_100, Cause.COORDINATOR_PAUSE, "broker-1", woke_ms=24_000)
+    (span,) = deadlines(gone(member(), removed_ms), context(pause))
     assert span[:2] == (end_ms, end_ms)
+
+
+def test_a_heartbeat_behind_a_stalled_write_leaves_one_end_of_the_session():
+    """A member that was gone by 13,000 would have been answered 25 at once, so its session went on."""
+    assert deadlines(gone(member(parked_heartbeat_ms=13_000), 20_000), context()) == [(19_000, 19_000, None)]
