@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from coordinator_model.wording import counted
 from streaming.commands.progress import ProgressShown
 from streaming.commands.settings import settings_of_cluster
 from streaming.config.local_path import LocalPathParam, new_file
@@ -62,7 +63,7 @@ def audit_command(config: Path | None, bootstrap_servers: str | None, *, as_json
             file.write(text)
     except OSError as error:
         raise click.ClickException(f"{out}: {error.strerror}") from None
-    click.echo(f"{out}: {len(report.groups)} groups", err=True)
+    click.echo(f"{out}: {counted(len(report.groups), 'group')}", err=True)
 
 
 def _made(settings: Settings, cluster: str | None) -> Report:

@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -57,14 +57,21 @@ def broker_command(
     try:
         with cluster:
             _describe(cluster, kept=data_folder is not None, telemetry=not no_telemetry)
-            while all(node.running for node in cluster.nodes):
-                time.sleep(0.2)
-            dead = next(node for node in cluster.nodes if not node.running)
-            raise click.ClickException(f"broker {dead.node_id} ended: {dead.last_words()}")
+            _watch(cluster)
     except KeyboardInterrupt:
         click.echo("stopped", err=True)
     except (EmbeddedBrokerError, JavaMissingError) as error:
         raise click.ClickException(str(error)) from None
+
+
+def _watch(cluster: EmbeddedCluster) -> NoReturn:
+    """Wait for the end of a broker; raises `EmbeddedBrokerError` then."""
+    from streaming.embedded import EmbeddedBrokerError
+
+    while all(node.running for node in cluster.nodes):
+        time.sleep(0.2)
+    dead = next(node for node in cluster.nodes if not node.running)
+    raise EmbeddedBrokerError(f"broker {dead.node_id} ended: {dead.last_words()}")
 
 
 def _describe(cluster: EmbeddedCluster, *, kept: bool, telemetry: bool) -> None:

@@ -71,7 +71,7 @@ def capture_command(
     with ProgressShown("capture", seconds) as progress:
         while not (stop.wait(LOOK_S) or recording.ended.is_set()):
             elapsed_s = time.monotonic() - started_s
-            progress.update(elapsed_s, _counts(recording, kafka, elapsed_s))
+            progress.update(min(elapsed_s, seconds or elapsed_s), _counts(recording, kafka, elapsed_s))
             if seconds is not None and elapsed_s >= seconds:
                 break
     made = recording.finish()

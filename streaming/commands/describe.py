@@ -14,7 +14,7 @@ from streaming.commands.remote import Monitor, echo_json, instant, shown
 )
 @remote.options
 def describe_command(group: str | None, cluster: str | None, limit: int, url: str, *, as_json: bool) -> None:
-    """Show a group: members, headroom (what is left of each session), assignment, lag, incidents, events.
+    """Show a group: members, headroom (share of the session timeout left), assignment, lag, incidents, events.
 
     Without GROUP: all groups.
     """

@@ -40,7 +40,7 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
 @click.option("--times", default=None, type=click.IntRange(1), help="Stop after this many refreshes.")
 @remote.options
 def watch_command(*, cluster: str | None, every_s: float, times: int | None, url: str, as_json: bool) -> None:
-    """Follow groups and open incidents, the most severe first, with lag and headroom (time left of the session).
+    """Follow groups and open incidents, the worst first, with lag and headroom (share of the session timeout left).
 
     Ctrl-C ends it. --json prints one object per refresh.
     """

@@ -93,8 +93,9 @@ class Cluster:
             yield from self._check_topic(self._topics[name])
         heard = [broker for broker, line in zip(self._brokers, lines, strict=False) if line.status is Status.OK]
         logged = not heard and bool(telemetry) and self._has_coordinator_lines(telemetry)
-        yield self._tier(heard, logged=logged)
-        reports = bool(self._there(self._kafka.client_telemetry_topics))
+        of_clients = self._there(self._kafka.client_telemetry_topics)
+        reports = bool(of_clients and self._filled(of_clients))
+        yield self._tier(heard, logged=logged, reports=reports)
         tier = REQUEST_LOG if heard else COORDINATOR_LOG if logged else RECORDS_ONLY
         yield from would_add(tier, reports=reports, pushes=pushes(self._admin))
 
@@ -123,11 +124,9 @@ class Cluster:
         if leaderless := self._leaderless(topic):
             return _no_leader(name, topic, leaderless)
         try:
-            partitions = self._partitions([topic])
-            ends, begins = self._consumer.end_offsets(partitions), self._consumer.beginning_offsets(partitions)
-            filled = [partition for partition in partitions if ends[partition] > begins[partition]]
+            partitions, filled = self._partitions([topic]), self._filled([topic])
             if filled:
-                self._consumer.assign(filled)
+                self._consumer.assign(list(filled))
                 self._consumer.seek_to_beginning(*filled)
                 if not self._consumer.poll(timeout_ms=TIMEOUT_MS, max_records=1):
                     return fail(name, f"{topic} yields no record in {TIMEOUT_MS // 1000} s", "see the broker's log")
@@ -185,7 +184,7 @@ class Cluster:
             yield ok(name, f"answered in {answered_ms:.0f} ms, its line came {line_ms:.0f} ms after, key {shown!r}")
 
     def _check_reports(self, topic: str) -> Check:
-        name = "client telemetry"
+        name = "client reports"
         if self._error_of(topic) == UNKNOWN_TOPIC:
             advice = f"{CREATE_ADVICE}; needed only if applications report (streaming.reporter)"
             return warn(name, f"{topic} does not exist: poll ages stay unknown", advice)
@@ -202,23 +201,27 @@ class Cluster:
 
     def _has_coordinator_lines(self, topics: list[str]) -> bool:
         """Look for lines of the coordinator's own log among the newest; no request of ours makes a broker write one."""
-        partitions = self._partitions(topics)
-        self._consumer.assign(partitions)
-        begins, ends = self._consumer.beginning_offsets(partitions), self._consumer.end_offsets(partitions)
-        for partition in partitions:
-            self._consumer.seek(partition, max(begins[partition], ends[partition] - NEWEST_LINES))
-        filled = any(ends[partition] > begins[partition] for partition in partitions)
-        return filled and self._await_record(lambda line: tier_of_line(line.value) == COORDINATOR_LOG) is not None
+        filled = self._filled(topics)
+        self._consumer.assign(list(filled))
+        for partition, (begin, end) in filled.items():
+            self._consumer.seek(partition, max(begin, end - NEWEST_LINES))
+        return bool(filled) and self._await_record(lambda line: tier_of_line(line.value) == COORDINATOR_LOG) is not None
 
-    def _tier(self, heard: Collection[int], *, logged: bool) -> Check:
+    def _filled(self, topics: Iterable[str]) -> dict[TopicPartition, tuple[int, int]]:
+        """Return the first and the end offset of each partition that holds records."""
+        partitions = self._partitions(topics)
+        begins, ends = self._consumer.beginning_offsets(partitions), self._consumer.end_offsets(partitions)
+        return {place: (begins[place], ends[place]) for place in partitions if ends[place] > begins[place]}
+
+    def _tier(self, heard: Collection[int], *, logged: bool, reports: bool) -> Check:
         """Tell the tier. `heard`: the brokers whose request log arrives, each under a key of its own."""
-        clients = "with client telemetry" if self._there(self._kafka.client_telemetry_topics) else "no client telemetry"
+        clients = "with client reports" if reports else "no client reports"
         if silent := [broker for broker in self._brokers if heard and broker not in heard]:
             found = f"2 on brokers {_listed(heard)}, not yet on {_listed(silent)}, {clients}"
             unknown = f"heartbeats in groups coordinated by {_listed(silent)} stay unknown"
             return warn("tier", f"{found}: {unknown}", "see the lines `telemetry of …` above")
         if heard:
-            return ok("tier", f"2: records and request telemetry, {clients}: violations as they happen")
+            return ok("tier", f"2: records and the request log, {clients}: violations as they happen")
         if logged:
             said = (
                 f"1: records and the coordinators' own log, {clients}: causes after the fact, heartbeats stay unknown"

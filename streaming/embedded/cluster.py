@@ -88,15 +88,15 @@ class EmbeddedCluster:
     def __enter__(self) -> Self:
         try:
             self.start()
-        except BaseException:
-            self.close()
+        except BaseException as error:
+            self.close(error)
             raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        self.close(error)
 
     def start(self) -> None:
         """Start; return once every broker answers and, with telemetry, a line of each was read back from the topic."""
@@ -116,8 +116,11 @@ class EmbeddedCluster:
         if self._telemetry and self._create_telemetry_topic and self._telemetry_bootstrap_servers is None:
             readiness.await_telemetry(self.bootstrap_servers, {f"broker-{n.node_id}": n.port for n in self.nodes})
 
-    def close(self) -> None:
-        """End all nodes: by an orderly shutdown if the data is kept, at once if it is removed anyway."""
+    def close(self, error: BaseException | None = None) -> None:
+        """End all nodes: by an orderly shutdown if the data is kept, at once if it is removed anyway.
+
+        A temporary folder stays if the error names the log in it.
+        """
         running = [node for node in self.nodes if node.running]
         for node in running:
             node.kill() if self._temporary else node.ask_to_stop()
@@ -129,7 +132,8 @@ class EmbeddedCluster:
             self._watchdog.wait()
         if self._claim is not None:
             self._claim.close()
-        if self._temporary and self._data_folder is not None:
+        names_log = isinstance(error, EmbeddedBrokerError) and str(self._data_folder) in str(error)
+        if self._temporary and self._data_folder is not None and not names_log:
             shutil.rmtree(self._data_folder, ignore_errors=True)
 
     def create_topic(self, name: str, *, partitions: int, configs: Mapping[str, str] | None = None) -> None:

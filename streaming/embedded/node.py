@@ -90,7 +90,7 @@ class Node:
                 raise EmbeddedBrokerError(f"broker {self.node_id} did not start: {self.last_words()}")
             if time.monotonic() > deadline:
                 raise EmbeddedBrokerError(
-                    f"broker {self.node_id} is not ready after {START_TIMEOUT_S:.0f} s: {self.log_path}"
+                    f"broker {self.node_id} is not ready after {START_TIMEOUT_S:.0f} s: {self.last_words()}"
                 )
             time.sleep(0.05)
 

@@ -21,7 +21,7 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "members": (
         "cluster", "group", "member_id", "liveness", "session_timeout_ms", "heartbeat_ahead_ms", "heartbeat_headroom",
     ),
-    "generations": ("cluster", "group_key", "generation", "step", "time_step_ms"),
+    "generations": ("cluster", "group_key", "generation", "step"),
     "incidents": ("cluster", "group", "rule", "severity", "evidence", "opened_ahead_ms", "closed_after_ms"),
     "sources": ("cluster", "covered_ratio", "rejected_ratio", "unknown_versions", "delay_ms", "progress_ahead_ms"),
 }  # fmt: skip
@@ -101,7 +101,6 @@ def _steps(store: Store, cluster: str, rows: int) -> Iterable[Row]:
                 "group_key": after.group_key,
                 "generation": after.generation,
                 "step": after.generation - before.generation,
-                "time_step_ms": after.at_ms - before.at_ms,
             }
 
 

@@ -49,7 +49,6 @@ def suites() -> Mapping[str, Any]:
         "generations": _suite(
             "generations",
             expect.ExpectColumnValuesToBeBetween(column="step", min_value=1),
-            expect.ExpectColumnValuesToBeBetween(column="time_step_ms", min_value=-CLOCK_MS),
         ),
         "incidents": _suite(
             "incidents",

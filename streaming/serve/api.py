@@ -240,7 +240,7 @@ class Api:
         found = self.store.read.group(cluster, group)
         if found is None:
             self.check_cluster(given)
-            raise HTTPException(404, f"no such group{self._meant(group)}")
+            raise HTTPException(404, f"no such group{self._meant(group, given)}")
         return found
 
     def check_cluster(self, cluster: str | None) -> None:
@@ -254,7 +254,7 @@ class Api:
         clusters = self.store.read.clusters_of(group) if group else []
         is_known = bool(clusters) if cluster is None else cluster in clusters
         if group and not is_known and not self.store.read.incidents(cluster=cluster, group=group, limit=1).total:
-            raise HTTPException(404, f"no such group{self._meant(group)}")
+            raise HTTPException(404, f"no such group{self._meant(group, cluster)}")
 
     def completed(self, found: Object) -> Object:
         """Return a group's view with its labels, open incidents, generations and events."""
@@ -266,13 +266,15 @@ class Api:
             "events": [event._asdict() for event in self._events(cluster, group)],
         }
 
-    def _meant(self, group: str) -> str:
-        """Return a hint if a known group has almost the same id."""
+    def _meant(self, group: str, cluster: str | None) -> str:
+        """Return a hint if a known group has almost the same id, else why the group may not be known yet."""
+        is_ready, told = self.readiness(cluster)
+        stale = "" if is_ready else f"; not current: {told['reason']}"
         if len(group) > MAX_ECHO:
-            return ""
+            return stale
         known = [name for name in self.store.read.groups_like(group) if len(name) <= MAX_ECHO]
         near = difflib.get_close_matches(group, known, n=1, cutoff=ALMOST)
-        return f"; did you mean {near[0]}?" if near else ""
+        return f"; did you mean {near[0]}?" if near else stale
 
     def _events(self, cluster: str, group: str) -> list[TimelineEntry]:
         history = self.store.read.history(cluster, group, wall_ms() + DAY_MS, EVENTS_SHOWN)

@@ -296,6 +296,13 @@ class TestCommand:
         assert "not overwritten" in result.output
         assert (tmp_path / "report.md").read_text() == "mine"
 
+    def test_a_written_report_is_told_with_its_number_of_groups(self, monkeypatch, tmp_path):
+        report = Report("c", [{"group": "orders"}], [], [], 1.0, "")
+        monkeypatch.setattr("streaming.commands.audit._made", lambda *_: report)
+        out = tmp_path / "report.json"
+        result = self.run("--bootstrap-servers", "127.0.0.1:1", "--json", "--out", str(out))
+        assert result.output == f"{out}: 1 group\n"
+
     def test_a_report_that_failed_leaves_no_file(self, tmp_path):
         assert self.run("--bootstrap-servers", "127.0.0.1:1", "--out", str(tmp_path / "report.md")).exit_code == 1
         assert list(tmp_path.iterdir()) == []

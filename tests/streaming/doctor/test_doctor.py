@@ -26,6 +26,7 @@ from streaming.doctor.rights import acl_lines
 from streaming.doctor.tiers import BELOW, snippet, would_add
 from streaming.embedded import EmbeddedCluster
 from streaming.store import Store
+from tests.support.kafka_io import produce
 from tests.support.outputs import CLUSTER, report, view
 from tests.support.parts import skip_without_broker
 from tests.support.request_log import probe_line
@@ -245,8 +246,17 @@ class TestCluster:
         assert status == "ok"
         assert "ms after, key 'broker-1'" in line
         assert status_of(lines, "records")[0] == "ok"
-        assert status_of(lines, "client telemetry")[0] == "warn"
+        assert status_of(lines, "client reports")[0] == "warn"
         assert not (tmp_path / "monitor-data").exists()
+
+    def test_an_empty_topic_of_reports_is_no_report(self, cluster, tmp_path):
+        cluster.create_topic("reports", partitions=1, configs={"message.timestamp.type": "LogAppendTime"})
+        more = 'client_telemetry_topics = ["reports"]\n'
+        _, lines = doctor(tmp_path, cluster.bootstrap_servers, more=more)
+        assert "no client reports" in status_of(lines, "tier")[1]
+        produce(cluster.bootstrap_servers, "reports", b"a report")
+        _, lines = doctor(tmp_path, cluster.bootstrap_servers, more=more)
+        assert "with client reports" in status_of(lines, "tier")[1]
 
     def test_the_client_telemetry_topic_wants_the_brokers_clock(self, cluster, tmp_path):
         cluster.create_topic("client-clock", partitions=1)

@@ -3,6 +3,8 @@
 import contextlib
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -178,3 +180,6 @@ def test_a_broker_that_cannot_start_says_why_in_one_line():
         EmbeddedCluster(properties={"num.io.threads": "many"}).__enter__()
     assert "num.io.threads" in str(failure.value)
     assert "\n" not in str(failure.value)
+    log = Path(re.search(r"\(log: (.+)\)", str(failure.value))[1])
+    assert "num.io.threads" in log.read_text()
+    shutil.rmtree(log.parents[1])

@@ -121,7 +121,13 @@ def test_describe_without_a_group_lists_all(apply, command):
 
 
 def test_a_group_that_is_not_there_is_one_clear_line(apply, command):
+    apply(report("orders", view=view()))
     assert command("describe", "nobody", code=1) == "Error: no such group\n"
+
+
+def test_a_group_may_be_unknown_because_run_has_not_begun(command):
+    told = "no such group; not current: no run has written to the store yet"
+    assert command("describe", "orders", code=1) == f"Error: {told}\n"
 
 
 @pytest.mark.parametrize("option", ["--group", "--cluster", "--rule"])
