@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, get_args, get_type_hints
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
 from pydantic import (
     AfterValidator,
@@ -71,8 +71,15 @@ def _label_name(name: str) -> str:
     return name
 
 
+def _parts(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:  # its text quotes the URL, which may contain a password
+        raise ValueError("not a URL: brackets and unusual characters in it have to be percent-encoded") from None
+
+
 def _http_url(url: str) -> str:
-    parts = urlsplit(url)
+    parts = _parts(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("an http:// or https:// URL is needed")
     return url
@@ -85,7 +92,7 @@ def _host_name(name: str) -> str:
 
 
 def _database_url(url: str) -> str:
-    parts = urlsplit(url)  # raises ValueError if brackets do not match
+    parts = _parts(url)
     if parts.scheme.partition("+")[0] == "postgresql":
         return url
     sqlite = _SQLITE.match(url)

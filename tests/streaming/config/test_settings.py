@@ -171,11 +171,23 @@ def test_credentials_in_a_url_are_masked():
     assert load_text.count("u:********@am:9093") == 1
 
 
+@pytest.mark.parametrize(
+    "url", ["p://u:a/12345678@h/d", "p://u:a?12345678@h", "p://u:a#12345678@h", "p://u:a\t12345678@h"]
+)
+def test_a_password_that_is_not_percent_encoded_is_masked(url):
+    assert mask_url(url).startswith("p://u:********@h")
+
+
+def test_a_query_without_names_is_masked():
+    assert mask_url("https://h/hook?12345678") == "https://h/hook?********"
+    assert mask_url("https://h/hook?") == "https://h/hook?"
+
+
 def test_only_urls_are_masked_and_links_that_everybody_sees_are_not(write):
     lines = ('pattern = "https://[a-z]+"', 'runbook_url = "https://wiki/?page=7"')
     shown = load(write("\n".join(["[[groups]]", *lines]))).effective()
     assert set(lines) <= set(shown.splitlines())
-    assert mask_url("https://u:secret@[::1") == MASK
+    assert mask_url("u:secret@host") == MASK
 
 
 @pytest.mark.parametrize(
@@ -184,6 +196,8 @@ def test_only_urls_are_masked_and_links_that_everybody_sees_are_not(write):
         '[[notify]]\nkind = "webhook"\nurl = "ftp://u:12345678@h"',
         '[[notify]]\nkind = "alertmanager"\nurls = ["ftp://u:12345678@h"]',
         '[store]\nurl = "postgresql://u:12345678@[::1/db"',
+        '[store]\nurl = "postgresql://u:a[12345678]@h/db"',
+        '[store]\nurl = "postgresql://u:12345678\u2100@h/db"',
         *(f"[{table}]\n{key} = 12345678" for table, key in SECRET_KEYS),
     ],
 )
