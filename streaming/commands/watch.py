@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -12,18 +11,13 @@ import click
 from coordinator_model.wording import counted
 from streaming.commands import remote
 from streaming.commands.remote import Listing, Monitor, instant, shown
+from streaming.commands.seconds import Seconds
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
 BLOCK_LINES: Final = 3  # of an incident, if the console is too narrow for a table
 LEAST_ROWS: Final = 3  # however low the console is
-
-
-def _number(_: click.Context, __: click.Parameter, value: float) -> float:
-    if not math.isfinite(value):  # click's range lets "nan" pass
-        raise click.BadParameter("a number of seconds is needed")
-    return value
 
 
 @click.command("watch")
@@ -33,8 +27,7 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
     "every_s",
     default=1.0,
     show_default=True,
-    type=click.FloatRange(0.2),
-    callback=_number,
+    type=Seconds(0.2),
     help="Seconds between refreshes.",
 )
 @click.option("--times", default=None, type=click.IntRange(1), help="Stop after this many refreshes.")

@@ -74,6 +74,12 @@ class TestConfiguration:
         assert run(command, "--config", str(config), *other_arguments(command, tmp_path)).exit_code == 2
 
 
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "1e300"])
+def test_a_capture_that_would_never_end_is_wrong_usage(tmp_path, seconds):
+    arguments = ("--bootstrap-servers", "127.0.0.1:1", "--out", f"{tmp_path}/c.jsonl", "--seconds", seconds)
+    assert run("capture", *arguments).exit_code == 2
+
+
 @pytest.mark.parametrize("command", READS_A_MONITOR)
 def test_a_bad_url_is_wrong_usage_and_a_silent_one_a_failure(command):
     times = ["--times", "1"] if command == "watch" else []

@@ -110,6 +110,6 @@ def test_help_says_where_the_token_comes_from(command):
     assert TOKEN_VARIABLE in " ".join(CliRunner().invoke(main, [command, "--help"]).output.split())
 
 
-@pytest.mark.parametrize("every", ["nan", "inf", "0.1"])
+@pytest.mark.parametrize("every", ["nan", "inf", "0.1", "1e300"])
 def test_watch_wants_a_number_of_seconds(every):
     assert CliRunner().invoke(main, ["watch", "--every", every, "--url", "http://127.0.0.1:9"]).exit_code == 2
