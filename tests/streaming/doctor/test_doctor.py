@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import os
 import socket
 import ssl
 import subprocess
@@ -185,6 +186,22 @@ class TestMachine:
 
     def test_a_check_stays_one_line_whatever_it_found(self):
         assert "\n" not in warn("name", "two\nlines", "and\r\nmore").line()
+
+    def test_what_a_broker_says_steers_no_terminal(self):
+        assert ok("name", "\x1b]0;mine\x07 \u202e").line().isprintable()
+
+    def test_a_folder_that_may_not_be_looked_into_is_a_failure(self, monkeypatch):
+        stat = os.stat
+
+        def refused(path, *more, **options):
+            if str(path).startswith("/usr/closed/"):
+                raise PermissionError(13, "Permission denied")
+            return stat(path, *more, **options)
+
+        monkeypatch.setattr("os.stat", refused)
+        monkeypatch.setattr("os.access", lambda *_: False)
+        check = machine.check_store(StoreSettings(url="sqlite:////usr/closed/monitor.db"))
+        assert (check.status, check.found) == (Status.FAIL, "/usr is not writable")
 
 
 class TestRights:

@@ -44,6 +44,13 @@ def test_an_old_java_is_refused_in_one_line_that_says_what_to_install(monkeypatc
     assert "\n" not in str(refusal.value)
 
 
+def test_a_java_that_cannot_be_run_says_what_to_install(monkeypatch, tmp_path):
+    fake_java(tmp_path, "").write_bytes(b"\x7fELF of another machine")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(java.JavaMissingError, match=r"cannot be run.*install Java 17"):
+        java.java_command()
+
+
 def test_no_java_at_all_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
