@@ -45,8 +45,9 @@ def watch_command(*, cluster: str | None, every_s: float, times: int | None, url
 
     def look() -> Look:
         limit = None if as_json else max(LEAST_ROWS, out.height)  # more than there is room for
-        groups = monitor.listing("/api/v1/groups", cluster=cluster, limit=limit)
-        incidents = monitor.listing("/api/v1/incidents", state="open", sort="severity", cluster=cluster, limit=limit)
+        groups = monitor.listing("/api/v1/groups", has="members", cluster=cluster, limit=limit)
+        chosen = {"state": "open", "sort": "severity", "cluster": cluster, "limit": limit}
+        incidents = monitor.listing("/api/v1/incidents", has="incident_id", **chosen)
         return Look(time.time_ns() // 1_000_000, groups, incidents, monitor.not_current(cluster))
 
     looks = _looks(look, every_s, times)

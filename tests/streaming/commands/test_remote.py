@@ -57,6 +57,36 @@ def test_a_broken_answer_is_one_clear_line(answer, words):
     assert words in done.output
 
 
+@pytest.mark.parametrize("value", ['{"status": "ok"}', "[1]", '[{"x": 1}]', "null", "NaN", "[" * 100_000])
+@pytest.mark.parametrize("command", [["describe"], ["describe", "g"], ["incidents", "--json"], ["watch"]], ids=str)
+def test_json_of_somebody_else_is_one_clear_line(command, value):
+    with answering(f"HTTP/1.1 200 OK\r\nContent-Length: {len(value)}\r\n\r\n{value}".encode()) as (port, _):
+        done = CliRunner().invoke(main, [*command, "--url", f"http://127.0.0.1:{port}"])
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: ")
+    assert "does not answer like a monitor" in done.output
+
+
+@pytest.mark.parametrize("body", ['{"error": "\\u001b]0;mine\\u0007"}', '{"error": "x", "clusters": 7}', "[" * 100_000])
+def test_an_error_of_somebody_else_steers_no_terminal(body):
+    with answering(f"HTTP/1.1 409 No\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()) as (port, _):
+        done = CliRunner().invoke(main, ["incidents", "--url", f"http://127.0.0.1:{port}"])
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: ")
+    assert done.output.rstrip().isprintable()
+
+
+def test_a_token_is_sent_in_utf_8_and_one_with_a_line_break_is_named_as_the_problem(monkeypatch):
+    monkeypatch.setenv(TOKEN_VARIABLE, "tők")
+    with answering(EMPTY_LIST) as (port, asked):
+        Monitor(f"http://127.0.0.1:{port}").listing("/api/v1/incidents", "rule")
+    assert "Authorization: Bearer tők" in asked[0]
+    monkeypatch.setenv(TOKEN_VARIABLE, "hunter2\n")
+    done = CliRunner().invoke(main, ["incidents", "--url", f"http://127.0.0.1:{port}"])
+    assert f"{TOKEN_VARIABLE}: a token has no line breaks" in done.output
+    assert "hunter2" not in done.output
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1:88x4", "http://[::1", "http://me:hunter2@127.0.0.1:8844"])
 def test_an_address_that_cannot_be_used_is_wrong_usage(url):
     done = CliRunner().invoke(main, ["incidents", "--url", url])
@@ -70,7 +100,7 @@ def test_the_token_is_not_sent_to_another_host(monkeypatch):
     with answering(EMPTY_LIST) as (other, asked_there):
         away = f"HTTP/1.1 302 Found\r\nLocation: http://localhost:{other}/\r\nContent-Length: 0\r\n\r\n".encode()
         with answering(away) as (port, asked_here):
-            assert Monitor(f"http://127.0.0.1:{port}").get("/api/v1/incidents") == []
+            assert Monitor(f"http://127.0.0.1:{port}").listing("/api/v1/incidents", "rule").objects == []
     assert "Authorization: Bearer hunter2" in asked_here[0]
     assert "hunter2" not in asked_there[0]
 
