@@ -89,7 +89,8 @@ class Monitor:
         if token := os.environ.get(TOKEN_VARIABLE):
             if not token.isprintable():
                 raise click.ClickException(f"{TOKEN_VARIABLE}: a token has no line breaks or control characters")
-            request.add_unredirected_header("Authorization", f"Bearer {token}".encode())  # for this host only
+            in_utf_8 = f"Bearer {token}".encode().decode("latin-1")  # http.client sends headers as Latin-1
+            request.add_unredirected_header("Authorization", in_utf_8)  # for this host only
         try:
             with _answer(request, accepted) as answer:
                 return _loaded(answer, fits), answer.headers

@@ -91,6 +91,14 @@ def _host_name(name: str) -> str:
     return name
 
 
+def _listen_address(host: str) -> str:
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise ValueError("an address or the name of a host is needed") from None
+    return host
+
+
 def _database_url(url: str) -> str:
     parts = _parts(url)
     if parts.scheme.partition("+")[0] == "postgresql":
@@ -113,7 +121,9 @@ _MASKED = PlainSerializer(mask_url, when_used="json")
 HttpUrl = Annotated[str, AfterValidator(_http_url), _MASKED]
 DatabaseUrl = Annotated[str, AfterValidator(_database_url), _MASKED]
 HostName = Annotated[str, AfterValidator(_host_name)]
-Positive = Annotated[int, Field(gt=0)]
+MOST = 2**31 - 1
+"""The largest number, as in Kafka's own settings: 24 days in milliseconds. A thread cannot wait much longer ones."""
+Positive = Annotated[int, Field(gt=0, le=MOST)]
 Mode = Literal["off", "record", "notify"]
 Severity = Literal["info", "warn", "page"]
 
@@ -173,7 +183,7 @@ class StoreSettings(Table):
     """The password of the database user. It comes from the environment or from `password_file`."""
     password_file: LocalPath | None = None
     """A file that holds the password, and nothing else."""
-    retention_days: Positive = 30
+    retention_days: Annotated[int, Field(gt=0, le=36_500)] = 30
     """How long closed incidents, generations and delivered messages are kept. A cluster whose `run` has been silent for
     longer than that, and for longer than 7 days, is forgotten: its incidents close, its groups are deleted.
     """
@@ -191,7 +201,7 @@ class StoreSettings(Table):
 class Serve(Table):
     """The HTTP side."""
 
-    host: str = "127.0.0.1"
+    host: Annotated[str, AfterValidator(_listen_address)] = "127.0.0.1"
     """The address to listen on. `0.0.0.0` is every address of this machine."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 8_844
     """The port to listen on. 0 chooses a free one."""
@@ -264,13 +274,15 @@ class Quality(Table):
 
 # With more than is remembered a rule could never be true. A group's lag is remembered once in ten seconds.
 _AT_MOST = {
+    "at_risk_ratio": 1,
+    "poll_at_risk_ratio": 1,
     "storm_rebalances": MAX_REBALANCES,
     "stall_intervals": WINDOW - 1,
     "lag_growing_ms": MAX_HISTORY * 10_000,
 }
 # A model with exactly the fields of `Thresholds`, all optional, so that each threshold is defined in one place only.
 _OVERRIDES: dict[str, Any] = {
-    name: (Annotated[kind | None, Field(gt=0, le=_AT_MOST.get(name))], None)
+    name: (Annotated[kind | None, Field(gt=0, le=_AT_MOST.get(name, MOST))], None)
     for name, kind in get_type_hints(Thresholds).items()
 }
 ThresholdOverrides = create_model("ThresholdOverrides", __base__=Table, **_OVERRIDES)
@@ -450,12 +462,13 @@ class Settings(Table):
 def load(path: Path | None) -> Settings:
     """Read a file, add environment and secrets, and validate; raises `ConfigError`. None: no file, all defaults."""
     try:
-        text = "" if path is None else path.read_text(encoding="utf-8")
+        text = "" if path is None else path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     path = path or Path("defaults")
     raw = parse_toml(path, text)
     problems = Problems(path, key_lines(text))
+    _require_text(os.environ, problems)
     _add_secrets(raw, problems)
     add_environment(raw, Settings, os.environ, problems)
     try:
@@ -464,9 +477,20 @@ def load(path: Path | None) -> Settings:
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             _add_problem(detail, raw, problems)
+    except ValueError as error:  # a hexadecimal number of thousands of digits
+        raise ConfigError(f"{path}: a number that cannot be read: {error}") from None
     if problems:
         problems.stop()
     return settings
+
+
+def _require_text(environment: Mapping[str, str], problems: Problems) -> None:
+    """Refuse our variables whose bytes are not UTF-8; Python holds such bytes as surrogates."""
+    for variable, text in environment.items():
+        if variable.startswith(ENVIRONMENT_PREFIX) and text.encode("utf-8", "replace").decode() != text:
+            problems.add_variable(variable, "its value is not UTF-8")
+    if problems:
+        problems.stop()
 
 
 SECRET_KEYS = {

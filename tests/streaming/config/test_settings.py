@@ -1,6 +1,7 @@
 """`monitor.toml`: what is accepted, what is refused with which words, and that secrets stay secret."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,43 @@ def test_the_effective_configuration_is_toml_that_says_everything(full):
     assert again["notify"][0]["urls"] == ["http://am:9093"]
 
 
+def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path):
+    (tmp_path / "monitor.toml").write_bytes(b'\xef\xbb\xbfcluster = "prod"')
+    assert load(tmp_path / "monitor.toml").cluster == "prod"
+
+
+def test_a_number_of_very_many_digits_is_a_problem_of_the_file(write):
+    with pytest.raises(ConfigError, match="a number that cannot be read"):
+        load(write("[serve]\nport = 0x" + "f" * 5_000))
+
+
+@pytest.mark.parametrize("variable", ["CLUSTER", "SERVE__PORT", "KAFKA_SASL_PASSWORD"])
+def test_a_variable_that_is_no_text_is_named(write, monkeypatch, variable):
+    monkeypatch.setenv(f"GROUP_MONITOR_{variable}", os.fsdecode(b"12345678\xff"))
+    with pytest.raises(ConfigError, match=f"GROUP_MONITOR_{variable}: its value is not UTF-8") as caught:
+        load(write(""))
+    assert "12345678" not in str(caught.value)
+
+
+def test_a_secret_file_that_is_no_text_is_named(write, tmp_path):
+    (tmp_path / "secret").write_bytes(b"12345678\xff")
+    with pytest.raises(ConfigError, match="secret is not UTF-8 text") as caught:
+        load(write(f'[store]\npassword_file = "{tmp_path}/secret"'))
+    assert "0xff" not in str(caught.value)
+
+
+@pytest.mark.parametrize("before", ["# \u2028", "# \x85"])
+def test_the_line_of_a_problem_is_that_of_the_file(write, before):
+    text = f"{before}\n[serve]\nport = -1"
+    with pytest.raises(ConfigError, match=f":{len(text.split(chr(10)))}: serve.port"):
+        load(write(text))
+
+
+def test_quotes_in_a_comment_hide_no_problem(write):
+    with pytest.raises(ConfigError, match=r"serve\.port"):
+        load(write("# '''\n[run]\nmaster = '''\n\"\\x\" = 1\n'''\n[serve]\nport = -1"))
+
+
 def test_credentials_in_a_url_are_masked():
     assert mask_url("https://u:secret@h:1/p?token=abc&x=1") == "https://u:********@h:1/p?token=********&x=********"
     assert mask_url("sqlite:////srv/monitor.db") == "sqlite:////srv/monitor.db"
@@ -247,6 +285,12 @@ REFUSED = {
         3,
         "at most 9 is needed, not 10",
     ),
+    "longer than a thread can wait": ("[quality]\nevery_ms = 99999999999", 2, "at most 2147483647 is needed"),
+    "a percentage for a ratio": ("[thresholds]\nat_risk_ratio = 66.0", 2, "a number of at most 1"),
+    "a threshold too large": ("[thresholds]\ngrace_ms = 99999999999", 2, "at most 2147483647 is needed"),
+    "more days than a database counts": ("[store]\nretention_days = 36501", 2, "at most 36500 is needed"),
+    "no name of a topic": ('[kafka]\ntelemetry_topics = ["lines "]', 2, "the name of a topic is needed"),
+    "no name of a host": (f'[serve]\nhost = "{64 * "a"}"', 2, "an address or the name of a host is needed"),
     "a word outside the list": ('[run]\noperator_key = "member"', 2, 'one of shard, group is needed, not "member"'),
     "a bad pattern": ('[[groups]]\npattern = "a("', 2, "not a regular expression of RE2: missing ): a("),
     "a block without pattern": ('[[groups]]\nmode = "off"', 1, "groups.0.pattern: this key is needed"),

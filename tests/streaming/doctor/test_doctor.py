@@ -352,6 +352,7 @@ def test_brokers_that_take_no_pushes_or_ask_for_none_are_told_how(pushes, missin
 
 
 def test_the_file_that_adds_the_request_log_is_printed_for_this_cluster():
+    assert 'topic: "group-telemetry"' in snippet(Kafka(telemetry_topics=()))
     kafka = Kafka(bootstrap_servers="kafka-1:9092", telemetry_topics=("lines",))
     [check] = [check for check in would_add(1, reports=True, pushes=Pushes.ASKED_FOR) if BELOW in check.found]
     assert "tier 2" in check.found
