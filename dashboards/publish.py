@@ -249,7 +249,7 @@ def _tag(name: str, value: object) -> str:
 
     Grafana cuts a tag at its second colon, and fails on more than 100 characters.
     """
-    return f"{name}:{quote(str(value), safe='')[:TAG_CHARACTERS]}"
+    return f"{name}:{quote(str(value), safe='', errors='replace')[:TAG_CHARACTERS]}"
 
 
 def _or_none(ask: Any, uid: str) -> Any:

@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -58,6 +60,8 @@ def watch_command(*, cluster: str | None, every_s: float, times: int | None, url
                 click.echo(text, err=bool(seen.problem))
             return
         full_screen = out.is_terminal and times is None  # else the last look stays on the terminal
+        if full_screen:  # else the terminal would be left without its cursor, and with what stood on it hidden
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         with Live(_picture(next(looks), out), console=out, screen=full_screen, auto_refresh=False) as live:
             for seen in looks:
                 live.update(_picture(seen, out), refresh=True)

@@ -1,10 +1,15 @@
 """`describe`, `watch`, `incidents`, `quarantine` against servers that are no monitor, or go away."""
 
+import contextlib
 import io
 import json
+import os
+import pty
+import signal
 import socket
+import subprocess
+import sys
 import threading
-from contextlib import contextmanager
 
 import click
 import pytest
@@ -23,7 +28,7 @@ EMPTY_LIST = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]"
 READY = b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"ready": true}'
 
 
-@contextmanager
+@contextlib.contextmanager
 def answering(*answers):
     """A server that sends each connection the next of these bytes; yields its port and what it was sent."""
     asked = []
@@ -133,6 +138,26 @@ def test_watch_says_what_is_wrong_above_what_it_saw_last(monkeypatch):
     assert out.file.getvalue().startswith("not current: away\n")
     assert [each.problem for each in looks] == ["", "away", ""]
     assert json.dumps(looks[1].as_json()) == json.dumps(seen.as_json())
+
+
+def test_watch_gives_the_terminal_back_when_it_is_ended():
+    ours, theirs = pty.openpty()
+    with answering(*([EMPTY_LIST, EMPTY_LIST, READY] * 100)) as (port, _):
+        command = [sys.executable, "-m", "streaming.cli", "watch", "--url", f"http://127.0.0.1:{port}"]
+        process = subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"}
+        )
+        os.close(theirs)
+        drawn = b""
+        while b"groups" not in drawn:
+            drawn += os.read(ours, 65_536)
+        process.terminate()
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while text := os.read(ours, 65_536):
+                drawn += text
+        assert process.wait() == 128 + signal.SIGTERM
+    os.close(ours)
+    assert drawn.endswith(b"\x1b[?25h\x1b[?1049l")
 
 
 @pytest.mark.parametrize("command", ["describe", "watch", "incidents", "quarantine"])
