@@ -31,7 +31,7 @@ from coordinator_model.lag.columns import MAX_HISTORY
 from coordinator_model.lag.partition import WINDOW
 from coordinator_model.replica.rebalances import MAX_REBALANCES
 from coordinator_model.thresholds import Thresholds
-from streaming.config.environment import IS_EMPTY, add_environment
+from streaming.config.environment import IS_EMPTY, add_environment, require_text
 from streaming.config.group_patterns import GroupThresholds, compiled, group_patterns
 from streaming.config.kafka import ENVIRONMENT_PREFIX, Kafka, Table, read_secret, revealed
 from streaming.config.local_path import LocalPath, without_scheme
@@ -468,9 +468,10 @@ def load(path: Path | None) -> Settings:
     path = path or Path("defaults")
     raw = parse_toml(path, text)
     problems = Problems(path, key_lines(text))
-    _require_text(os.environ, problems)
-    _add_secrets(raw, problems)
+    require_text(os.environ, problems)
+    _refuse_secrets(raw, problems)
     add_environment(raw, Settings, os.environ, problems)
+    _add_secrets(raw, problems)  # last, because the environment may name their files
     try:
         # JSON mode is strict about scalars and still takes an array for a tuple and a string for a path.
         settings = Settings.model_validate_json(json.dumps(raw, default=str))
@@ -484,15 +485,6 @@ def load(path: Path | None) -> Settings:
     return settings
 
 
-def _require_text(environment: Mapping[str, str], problems: Problems) -> None:
-    """Refuse our variables whose bytes are not UTF-8; Python holds such bytes as surrogates."""
-    for variable, text in environment.items():
-        if variable.startswith(ENVIRONMENT_PREFIX) and text.encode("utf-8", "replace").decode() != text:
-            problems.add_variable(variable, "its value is not UTF-8")
-    if problems:
-        problems.stop()
-
-
 SECRET_KEYS = {
     ("kafka", "sasl_password"): "kafka_sasl_password",
     ("kafka", "ssl_key_password"): "kafka_ssl_key_password",
@@ -502,20 +494,26 @@ SECRET_KEYS = {
 }
 
 
+def _refuse_secrets(raw: Mapping[str, Any], problems: Problems) -> None:
+    """Refuse secrets in the file itself."""
+    for (table, key), name in SECRET_KEYS.items():
+        section = raw.get(table)
+        if isinstance(section, dict) and key in section:
+            advice = f"set {ENVIRONMENT_PREFIX}{name.upper()} or {key}_file"
+            problems.add((table, key), f"[{table}] {key}: secrets do not belong in this file; {advice}")
+
+
 def _add_secrets(raw: dict[str, Any], problems: Problems) -> None:
-    """Add secrets from files and environment (which takes precedence) to `raw`; refuse secrets in the file itself."""
+    """Add secrets from files and environment (which takes precedence) to `raw`."""
     secrets = Secrets()
     for (table, key), name in SECRET_KEYS.items():
-        section, variable = raw.get(table, {}), f"{ENVIRONMENT_PREFIX}{name.upper()}"
+        section = raw.get(table, {})
         if not isinstance(section, dict):
             continue
-        if key in section:
-            advice = f"set {variable} or {key}_file"
-            problems.add((table, key), f"[{table}] {key}: secrets do not belong in this file; {advice}")
         value = revealed(getattr(secrets, name))
         if value is not None and not value.strip():
-            problems.add_variable(variable, IS_EMPTY)
-        if value is None and isinstance(file := section.get(f"{key}_file"), str):
+            problems.add_variable(f"{ENVIRONMENT_PREFIX}{name.upper()}", IS_EMPTY)
+        if value is None and key not in section and isinstance(file := section.get(f"{key}_file"), str):
             try:
                 value = read_secret(Path(file))
             except ValueError as error:

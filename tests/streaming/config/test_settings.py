@@ -490,3 +490,23 @@ def test_a_file_that_is_not_there_is_one_clear_line(tmp_path):
 def test_keys_inside_long_strings_do_not_move_line_numbers(write):
     with pytest.raises(ConfigError, match=r"monitor\.toml:5: unknown key"):
         load(write('cluster = """\nserve = 1\n[run]\n"""\nnope = 1\n'))
+
+
+class TestSecretFilesInTheEnvironment:
+    @pytest.mark.parametrize(("table", "key"), SECRET_KEYS)
+    def test_the_file_that_a_variable_names_is_read(self, write, monkeypatch, tmp_path, table, key):
+        (tmp_path / "secret").write_text("12345678\n")
+        monkeypatch.setenv(f"GROUP_MONITOR_{table}__{key}_FILE".upper(), str(tmp_path / "secret"))
+        assert getattr(getattr(load(write("")), table), key).get_secret_value() == "12345678"
+
+    def test_the_secret_itself_takes_precedence(self, write, monkeypatch, tmp_path):
+        (tmp_path / "secret").write_text("from the file")
+        monkeypatch.setenv("GROUP_MONITOR_SERVE__TOKEN_FILE", str(tmp_path / "secret"))
+        for variable in ("GROUP_MONITOR_SERVE__TOKEN", "GROUP_MONITOR_SERVE_TOKEN"):
+            monkeypatch.setenv(variable, variable)
+            assert load(write("")).serve.token.get_secret_value() == variable
+
+    def test_one_that_cannot_be_read_is_a_problem_of_the_variable(self, write, monkeypatch):
+        monkeypatch.setenv("GROUP_MONITOR_SERVE__TOKEN_FILE", "/nowhere/token")
+        with pytest.raises(ConfigError, match=r"GROUP_MONITOR_SERVE__TOKEN_FILE: .*/nowhere/token cannot be read"):
+            load(write(""))
