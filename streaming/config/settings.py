@@ -226,7 +226,7 @@ class Serve(Table):
     tls_certfile: LocalPath | None = None
     """The certificate of this server (PEM): it then speaks HTTPS. Needs `tls_keyfile`."""
     tls_keyfile: LocalPath | None = None
-    """The private key of `tls_certfile` (PEM)."""
+    """The private key of `tls_certfile` (PEM, not encrypted)."""
     partition_metrics: bool = False
     """Whether `/metrics` has series of each partition that a group commits to, at most 20,000. Groups and topics have
     theirs in any case.

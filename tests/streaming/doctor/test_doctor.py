@@ -14,6 +14,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from streaming.config.kafka import Kafka
 from streaming.config.settings import Serve, Settings, StoreSettings, load
@@ -133,6 +134,15 @@ class TestMachine:
         check = machine.check_serve(load(tmp_path / "monitor.toml"))
         assert check.status is Status.FAIL
         assert words in check.found
+
+    def test_the_password_of_an_encrypted_key_is_not_asked_for(self, tmp_path):
+        certificate, key = Authority(tmp_path).issue("localhost")
+        private = serialization.load_pem_private_key(Path(key).read_bytes(), None)
+        how = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8)
+        Path(key).write_bytes(private.private_bytes(*how, serialization.BestAvailableEncryption(b"a password")))
+        check = machine.check_serve(Settings(serve=Serve(tls_certfile=certificate, tls_keyfile=key)))
+        assert check.status is Status.FAIL
+        assert "not encrypted" in check.found
 
     def test_the_receivers_are_named(self):
         check = machine.check_serve(Settings.model_validate({"notify": ({"kind": "log"},)}))
