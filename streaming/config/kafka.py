@@ -191,8 +191,8 @@ def revealed(secret: SecretStr | None) -> str | None:
 
 
 def read_text(path: Path) -> str:
-    """Read a small text file."""
-    return path.read_text(encoding="utf-8")
+    """Read a small text file, without a byte order mark."""
+    return path.read_text(encoding="utf-8-sig")
 
 
 def read_secret(path: Path) -> str:

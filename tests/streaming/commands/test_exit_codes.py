@@ -78,6 +78,10 @@ class TestConfiguration:
         assert run(command, "--config", str(config), *other_arguments(command, tmp_path)).exit_code == 2
 
 
+def test_two_things_at_once_that_doctor_does_alone_are_wrong_usage():
+    assert run("doctor", "--acls", "--create-topics").exit_code == 2
+
+
 @pytest.mark.parametrize("seconds", ["nan", "inf", "0", "1e300"])
 def test_a_capture_that_would_never_end_is_wrong_usage(tmp_path, seconds):
     arguments = ("--bootstrap-servers", "127.0.0.1:1", "--out", f"{tmp_path}/c.jsonl", "--seconds", seconds)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from coordinator_model.thresholds import Thresholds
+from streaming.config.kafka import read_secret
 from streaming.config.settings import SECRET_KEYS, TABLES, ConfigError, Settings, load
 from streaming.config.text import MASK, mask_url
 
@@ -165,6 +166,8 @@ def test_the_effective_configuration_is_toml_that_says_everything(full):
 def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path):
     (tmp_path / "monitor.toml").write_bytes(b'\xef\xbb\xbfcluster = "prod"')
     assert load(tmp_path / "monitor.toml").cluster == "prod"
+    (tmp_path / "secret").write_bytes(b"\xef\xbb\xbfhunter2\r\n")
+    assert read_secret(tmp_path / "secret") == "hunter2"
 
 
 def test_a_number_of_very_many_digits_is_a_problem_of_the_file(write):
