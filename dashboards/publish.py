@@ -32,6 +32,7 @@ TAG_CHARACTERS: Final = 100
 WORDS_SHOWN: Final = 200
 CREATED, UPDATED, UNCHANGED = "created", "updated", "unchanged"
 
+_OF_AN_INCIDENT: Final = frozenset({"incident_id", "cluster", "group", "rule", "summary"})
 _MEANINGS: Final[Mapping[int, str]] = {
     401: "it refuses the token, or user and password",
     403: "the account may not do this: it needs the role Editor, and to list data sources datasources:read (Admin)",
@@ -136,13 +137,19 @@ def incidents_of(monitor: str, token: str | None) -> list[dict[str, Any]]:
         answer = requests.get(asked, params={"limit": INCIDENTS}, headers=headers, timeout=TIMEOUT_S)
         answer.raise_for_status()
         incidents = answer.json()
+    except RecursionError:
+        incidents = None
     except requests.RequestException as error:
         refused = error.response is not None and error.response.status_code == 401
         why = f"{reason(error)}{f'; set {TOKEN_VARIABLE}' if refused else ''}"
         raise PublishError(f"the monitor at {address} does not give its incidents: {why}") from None
-    if not (isinstance(incidents, list) and all(isinstance(i, dict) and "opened_ms" in i for i in incidents)):
+    if not (isinstance(incidents, list) and all(map(_is_incident, incidents))):
         raise PublishError(f"the answer from {address} is not a monitor's")
     return incidents
+
+
+def _is_incident(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("opened_ms"), int) and value.keys() >= _OF_AN_INCIDENT
 
 
 def differences(ours: Any, theirs: Any, place: str = "") -> Iterator[str]:
@@ -242,7 +249,7 @@ def _tag(name: str, value: object) -> str:
 
     Grafana cuts a tag at its second colon, and fails on more than 100 characters.
     """
-    return f"{name}:{quote(str(value), safe='')[:TAG_CHARACTERS]}"
+    return f"{name}:{quote(str(value), safe='', errors='replace')[:TAG_CHARACTERS]}"
 
 
 def _or_none(ask: Any, uid: str) -> Any:

@@ -1,8 +1,11 @@
 """The command `group-monitor`: one module per command, imported when the command is called."""
 
 import difflib
+import errno
 import importlib
+import io
 import os
+import sys
 from importlib.metadata import PackageNotFoundError, version
 
 import click
@@ -35,6 +38,12 @@ KEPT_PRIVATE = frozenset({"audit", "broker", "capture", "demo", "quality", "run"
 """Commands whose files only the owner may read: databases, checkpoints and captures contain what clients sent, and logs
 contain who the clients are.
 """
+
+
+_OF_FILES = frozenset(
+    {errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EISDIR, errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS}
+)
+"""What is wrong with a file, and not with a command: a full disk, a missing right."""
 
 
 def _version() -> str:
@@ -80,6 +89,10 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except ModuleNotFoundError as error:  # a command may import a package only when it runs
             raise _missing(ctx.invoked_subcommand or "", error) from error
+        except OSError as error:
+            if error.errno not in _OF_FILES:
+                raise
+            raise click.ClickException(f"{error.filename or 'the output'}: {error.strerror}") from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
@@ -115,6 +128,8 @@ def main(ctx: click.Context) -> None:
     """  # noqa: D301 - click's mark for a line that must not be wrapped
     if ctx.invoked_subcommand in KEPT_PRIVATE:
         os.umask(0o077)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # paths that are no UTF-8, and terminals that are not
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 from coordinator_model.thresholds import Thresholds
 from streaming.config.kafka import ENVIRONMENT_PREFIX
-from streaming.config.settings import RECEIVERS, SECRET_KEYS, TABLES
+from streaming.config.settings import MOST, RECEIVERS, SECRET_KEYS, TABLES
 
 PAGE = Path(__file__).parents[1] / "configuration.md"
 HEADINGS = {"": "The top level", "groups": "`[[groups]]`, as many as wanted"}
@@ -148,7 +148,7 @@ def _bounds(metadata: list[Any]) -> str:
     words = []
     for part in metadata:
         for name, text in (("gt", "more than"), ("ge", "at least"), ("le", "at most")):
-            if (bound := getattr(part, name, None)) is not None:
+            if (bound := getattr(part, name, None)) not in (None, MOST):  # the page says once that MOST is the limit
                 words.append(f"{text} {bound:,}")
     return f", {', '.join(words)}" if words else ""
 

@@ -3,9 +3,11 @@
 import base64
 import binascii
 import gzip
+import io
 import json
 import zlib
 from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,19 +28,21 @@ OTHER_SOURCE = "another source"
 """The error for rows that another version may write: they are skipped and counted."""
 
 
-def open_text(path: Path) -> IO[str]:
-    """Open a capture for reading; gzip is recognized by its first bytes, not by its name."""
+@contextmanager
+def open_text(path: Path) -> Iterator[IO[str]]:
+    """Open a capture for reading; gzip is recognized by its first bytes, not by its name. It may be a pipe."""
     with path.open("rb") as raw:
-        zipped = raw.read(2) == b"\x1f\x8b"
-    if zipped:
-        return gzip.open(path, "rt", encoding="utf-8", errors="replace")
-    return path.open(encoding="utf-8", errors="replace")
+        zipped = raw.peek(2).startswith(b"\x1f\x8b")  # nothing is read: a pipe cannot be read again
+        unzipped: Any = gzip.GzipFile(fileobj=raw) if zipped else raw
+        with io.TextIOWrapper(unzipped, encoding="utf-8", errors="replace") as text:
+            yield text
 
 
 def position_bytes(text: IO[str]) -> int:
-    """Return how far an opened capture has been read, as a position in the file on disk."""
+    """Return how far an opened capture has been read, as a position in the file on disk; 0 in a pipe."""
     buffer: Any = text.buffer  # type: ignore[attr-defined]  # both are text over bytes
-    return int(getattr(buffer, "fileobj", buffer).tell())
+    raw = getattr(buffer, "fileobj", buffer)
+    return int(raw.tell()) if raw.seekable() else 0
 
 
 def read_rows(
@@ -89,18 +93,18 @@ def _row(line: str, client_topics: Collection[str]) -> SourceRow:
     return SourceRow(
         source=REPORTS if is_report else row["source"],
         topic=row["topic"],
-        partition=_an_int(row, "partition"),
-        offset=_an_int(row, "offset"),
+        partition=_an_int(row, "partition", least=0),
+        offset=_an_int(row, "offset", least=0),
         timestamp_ms=_an_int(row, "timestamp_ms"),
         key=decode(row.get("key")),
         value=_from_base64(row["value_base64"]) if "value_base64" in row else decode(row.get("value")),
     )
 
 
-def _an_int(row: dict[str, Any], name: str) -> int:
+def _an_int(row: dict[str, Any], name: str, least: int = 1 - INT64) -> int:
     value = row.get(name)
-    if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= INT64:
-        raise BadRow(f"{name}: not an integer")
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < INT64:
+        raise BadRow(f"{name}: not an integer" if least < 0 else f"{name}: not a natural number")
     return value
 
 

@@ -66,7 +66,10 @@ class Recording:
         self._thread.join(END_S)
         with self._lock:
             if self._writer is not None:
-                self._writer.close()
+                try:
+                    self._writer.close()
+                except OSError as error:  # the disk is full
+                    self.error = self.error or error
             return self._writer is not None
 
     def _run(self) -> None:

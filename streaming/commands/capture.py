@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from streaming.commands.progress import ProgressShown
+from streaming.commands.seconds import Seconds
 from streaming.commands.settings import settings_of_cluster
 from streaming.config.local_path import LocalPathParam, new_file
 
@@ -37,7 +38,7 @@ LOOK_S: Final = 0.2
 )
 @click.option(
     "--seconds",
-    type=click.FloatRange(0, min_open=True),
+    type=Seconds(0, min_open=True),
     help="Stop after this time. Without it, Ctrl-C or SIGTERM ends the capture.",
 )
 @click.option(

@@ -22,7 +22,7 @@ def describe_command(group: str | None, cluster: str | None, limit: int, url: st
 
     monitor, out = Monitor(url), tables.console()
     if group is None:
-        groups = monitor.listing("/api/v1/groups", cluster=cluster, limit=limit)
+        groups = monitor.listing("/api/v1/groups", has="members", cluster=cluster, limit=limit)
         if as_json:
             groups.echo_json("groups")
         else:

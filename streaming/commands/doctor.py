@@ -37,6 +37,8 @@ def doctor_command(config_path: Path | None, acls: bool, create_topics: bool) ->
     from streaming.doctor.rights import acl_lines
     from streaming.doctor.tiers import BELOW, snippet
 
+    if acls and create_topics:
+        raise click.UsageError("give --acls or --create-topics, not both")
     try:
         settings = load(config_path)
     except ConfigError as error:

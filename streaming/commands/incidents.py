@@ -27,7 +27,8 @@ def incidents_command(
     recorded = {"told": "false", "severity": "page"} if would_have_paged else {}
     chosen = state or ("all" if would_have_paged else "open")
     sort = "severity" if chosen == "open" else None
-    found = Monitor(url).listing("/api/v1/incidents", state=chosen, sort=sort, **filters, **recorded)
+    wanted = {"state": chosen, "sort": sort, **filters, **recorded}
+    found = Monitor(url).listing("/api/v1/incidents", has="incident_id", **wanted)
     if as_json:
         found.echo_json("incidents")
         return

@@ -9,8 +9,6 @@ import click
 from streaming.log4j2 import STOCK_REQUEST_APPENDER, Snippet, as_properties, as_yaml
 from streaming.log4j2_security import advice, security_of
 
-TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-
 
 def _servers(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
     from streaming.config.kafka import server_addresses
@@ -24,9 +22,12 @@ def _servers(_: click.Context, __: click.Parameter, text: str | None) -> str | N
 
 
 def _topic(_: click.Context, __: click.Parameter, text: str | None) -> str | None:
-    if text is not None and not TOPIC_NAME.fullmatch(text):
-        raise click.BadParameter(f'"{text}" is not the name of a topic')
-    return text
+    from streaming.config.kafka import topic_name
+
+    try:
+        return None if text is None else topic_name(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def _one_line(_: click.Context, __: click.Parameter, text: str) -> str:
@@ -154,7 +155,9 @@ def log4j2_command(  # noqa: PLR0913, PLR0917 - one parameter an option
         from streaming.commands.settings import settings_of
 
         kafka = settings_of(config).kafka
-        snippet = snippet._replace(bootstrap_servers=kafka.bootstrap_servers, topic=next(iter(kafka.telemetry_topics)))
+        snippet = snippet._replace(
+            bootstrap_servers=kafka.bootstrap_servers, topic=next(iter(kafka.telemetry_topics), snippet.topic)
+        )
         if bootstrap_servers is None:
             security = security_of(kafka)
             snippet = snippet._replace(properties={**security, **properties})

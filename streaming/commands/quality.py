@@ -1,5 +1,6 @@
 """`quality`: check the data now, and write great-expectations' Data Docs."""
 
+import contextlib
 import json
 import sys
 import time
@@ -13,6 +14,7 @@ from streaming.config.local_path import LocalPathParam
 
 if TYPE_CHECKING:
     from streaming.config.settings import Settings
+    from streaming.quality.sample import Frames
     from streaming.store import Store
 
 
@@ -29,13 +31,11 @@ def quality_command(config: Path, docs: Path | None, *, as_json: bool) -> None:
     """
     settings = settings_of(config)  # before the imports below, which take seconds
     from streaming.quality.checker import Checker
-    from streaming.quality.sample import take
 
-    store = _opened(settings)
+    frames = _sampled(settings)
     if docs is not None:
         docs.mkdir(parents=True, exist_ok=True)
     checker = Checker(docs)
-    frames = take(store, settings.cluster, settings.quality.sample_rows, time.time_ns() // 1_000_000, {})
     verdicts = checker.check(frames.rows, settings.cluster)
     for verdict in verdicts:
         if as_json:
@@ -47,8 +47,21 @@ def quality_command(config: Path, docs: Path | None, *, as_json: bool) -> None:
         )
     for place in checker.docs() if docs is not None else ():
         click.echo(f"docs {place}", err=as_json)
-    store.close()
     sys.exit(not all(verdict.success for verdict in verdicts))
+
+
+def _sampled(settings: "Settings") -> "Frames":
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from streaming.quality.sample import take
+    from streaming.store.trouble import trouble
+
+    try:
+        with contextlib.closing(_opened(settings)) as store:
+            return take(store, settings.cluster, settings.quality.sample_rows, time.time_ns() // 1_000_000, {})
+    except SQLAlchemyError as error:
+        told = "; ".join(filter(None, trouble(error)))
+        raise click.ClickException(f"the database failed: {told}") from None
 
 
 def _opened(settings: "Settings") -> "Store":

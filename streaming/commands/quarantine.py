@@ -13,7 +13,7 @@ def quarantine_command(*, limit: int, url: str, as_json: bool) -> None:
     """List the newest rows that could not be read: where each lies in Kafka, why, and how it begins."""
     from streaming.commands import tables
 
-    found = Monitor(url).listing("/api/v1/quarantine", limit=limit)
+    found = Monitor(url).listing("/api/v1/quarantine", has="reason", limit=limit)
     if as_json:
         found.echo_json("rows")
         return

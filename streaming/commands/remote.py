@@ -68,30 +68,32 @@ class Monitor:
             raise click.BadParameter(wanted, param_hint="--url")
         self.url = url.rstrip("/")
 
-    def get(self, path: str, **parameters: object) -> Any:
-        """Return a response of the API; raise `click.ClickException`, which says what to do."""
-        return self._ask(path, parameters)[0]
-
     def not_current(self, cluster: str | None = None) -> str:
         """Return why what the monitor knows of a cluster, or of all, is not current; empty: it is."""
-        told = self._ask("/readyz", {"cluster": cluster}, accepted=503)[0]
+        told = self._ask("/readyz", {"cluster": cluster}, is_object_with("ready"), accepted=503)[0]
         return "" if told["ready"] else str(told.get("reason", "the monitor is not ready"))
 
-    def listing(self, path: str, **parameters: object) -> "Listing":
-        """Return a list from the API, with its total number of objects."""
-        objects, headers = self._ask(path, parameters)
+    def listing(self, path: str, has: str, **parameters: object) -> "Listing":
+        """Return a list from the API, with its total number of objects; each has the key `has`."""
+        objects, headers = self._ask(path, parameters, is_list_of(is_object_with(has)))
         total = headers.get(TOTAL_HEADER, "")
         return Listing(objects, int(total) if total.isascii() and total.isdigit() else len(objects))
 
-    def _ask(self, path: str, parameters: Mapping[str, object], accepted: int = 200) -> tuple[Any, Message]:
+    def _ask(
+        self, path: str, parameters: Mapping[str, object], fits: Callable[[Any], bool], accepted: int = 200
+    ) -> tuple[Any, Message]:
+        """Return a response of the API that `fits`; raise `click.ClickException`, which says what to do."""
         given = {name: value for name, value in parameters.items() if value is not None}
         address = f"{self.url}{path}" + (f"?{urlencode(given, errors=_RAW)}" if given else "")
         request = Request(address)  # noqa: S310 - the scheme was checked
         if token := os.environ.get(TOKEN_VARIABLE):
-            request.add_unredirected_header("Authorization", f"Bearer {token}")  # for this host only
+            if not token.isprintable():
+                raise click.ClickException(f"{TOKEN_VARIABLE}: a token has no line breaks or control characters")
+            in_utf_8 = f"Bearer {token}".encode().decode("latin-1")  # http.client sends headers as Latin-1
+            request.add_unredirected_header("Authorization", in_utf_8)  # for this host only
         try:
             with _answer(request, accepted) as answer:
-                return json.load(answer), answer.headers
+                return _loaded(answer, fits), answer.headers
         except HTTPError as error:
             raise click.ClickException(_why(error)) from None
         except (URLError, OSError) as error:
@@ -99,17 +101,35 @@ class Monitor:
             raise click.ClickException(f"no monitor answers at {self.url}: {reason}; is `serve` running?") from None
         except IncompleteRead:
             raise click.ClickException(f"the answer of {self.url} broke off; try again") from None
-        except (ValueError, HTTPException):
+        except (ValueError, RecursionError, HTTPException):
             told = f"{self.url} does not answer like a monitor; is it the address of `serve`?"
             raise click.ClickException(told) from None
 
     def group(self, group: str, cluster: str | None) -> Any:
         """Return one group."""
-        return self.get(f"/api/v1/groups/{_quoted(group)}", cluster=cluster)
+        return self._ask(f"/api/v1/groups/{_quoted(group)}", {"cluster": cluster}, is_object_with("members"))[0]
 
     def partitions(self, group: str, cluster: str | None) -> Any:
         """Return the lag of one group by partition."""
-        return self.get(f"/api/v1/groups/{_quoted(group)}/partitions", cluster=cluster)
+        path = f"/api/v1/groups/{_quoted(group)}/partitions"
+        return self._ask(path, {"cluster": cluster}, is_object_with("partitions"))[0]
+
+
+def is_object_with(key: str) -> Callable[[Any], bool]:
+    """Return a check that a JSON value is an object with a key."""
+    return lambda value: isinstance(value, dict) and key in value
+
+
+def is_list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return a check that a JSON value is a list whose elements fit."""
+    return lambda value: isinstance(value, list) and all(map(fits, value))
+
+
+def _loaded(answer: Any, fits: Callable[[Any], bool]) -> Any:
+    value = json.load(answer)
+    if not fits(value):
+        raise ValueError("JSON of something other than a monitor")
+    return value
 
 
 def _quoted(group: str) -> str:
@@ -128,11 +148,11 @@ def _answer(request: Request, accepted: int) -> Any:
 def _why(error: HTTPError) -> str:
     try:
         body = json.load(error)
-        text = str(body["error"])
-    except (ValueError, KeyError, TypeError, OSError, HTTPException):
+        text = shown(body["error"])
+        clusters = f": {', '.join(map(shown, body['clusters']))}" if "clusters" in body else ""
+    except (ValueError, RecursionError, KeyError, TypeError, OSError, HTTPException):
         return f"the monitor answered {error.code}"
     hint = f"; set {TOKEN_VARIABLE}" if error.code == 401 else ""
-    clusters = f": {', '.join(map(shown, body['clusters']))}" if "clusters" in body else ""
     return f"{text}{clusters}{hint}"
 
 

@@ -2,7 +2,8 @@
 
 import itertools
 import json
-import math
+import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -12,18 +13,13 @@ import click
 from coordinator_model.wording import counted
 from streaming.commands import remote
 from streaming.commands.remote import Listing, Monitor, instant, shown
+from streaming.commands.seconds import Seconds
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
 
 BLOCK_LINES: Final = 3  # of an incident, if the console is too narrow for a table
 LEAST_ROWS: Final = 3  # however low the console is
-
-
-def _number(_: click.Context, __: click.Parameter, value: float) -> float:
-    if not math.isfinite(value):  # click's range lets "nan" pass
-        raise click.BadParameter("a number of seconds is needed")
-    return value
 
 
 @click.command("watch")
@@ -33,8 +29,7 @@ def _number(_: click.Context, __: click.Parameter, value: float) -> float:
     "every_s",
     default=1.0,
     show_default=True,
-    type=click.FloatRange(0.2),
-    callback=_number,
+    type=Seconds(0.2),
     help="Seconds between refreshes.",
 )
 @click.option("--times", default=None, type=click.IntRange(1), help="Stop after this many refreshes.")
@@ -52,8 +47,9 @@ def watch_command(*, cluster: str | None, every_s: float, times: int | None, url
 
     def look() -> Look:
         limit = None if as_json else max(LEAST_ROWS, out.height)  # more than there is room for
-        groups = monitor.listing("/api/v1/groups", cluster=cluster, limit=limit)
-        incidents = monitor.listing("/api/v1/incidents", state="open", sort="severity", cluster=cluster, limit=limit)
+        groups = monitor.listing("/api/v1/groups", has="members", cluster=cluster, limit=limit)
+        chosen = {"state": "open", "sort": "severity", "cluster": cluster, "limit": limit}
+        incidents = monitor.listing("/api/v1/incidents", has="incident_id", **chosen)
         return Look(time.time_ns() // 1_000_000, groups, incidents, monitor.not_current(cluster))
 
     looks = _looks(look, every_s, times)
@@ -64,6 +60,8 @@ def watch_command(*, cluster: str | None, every_s: float, times: int | None, url
                 click.echo(text, err=bool(seen.problem))
             return
         full_screen = out.is_terminal and times is None  # else the last look stays on the terminal
+        if full_screen:  # else the terminal would be left without its cursor, and with what stood on it hidden
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         with Live(_picture(next(looks), out), console=out, screen=full_screen, auto_refresh=False) as live:
             for seen in looks:
                 live.update(_picture(seen, out), refresh=True)

@@ -33,6 +33,15 @@ def variables_of(settings: type[BaseModel]) -> dict[str, tuple[tuple[str, ...], 
     return found
 
 
+def require_text(environment: Mapping[str, str], problems: Problems) -> None:
+    """Refuse our variables whose bytes are not UTF-8; Python holds such bytes as surrogates."""
+    for variable, text in environment.items():
+        if variable.startswith(ENVIRONMENT_PREFIX) and text.encode("utf-8", "replace").decode() != text:
+            problems.add_variable(variable, "its value is not UTF-8")
+    if problems:
+        problems.stop()
+
+
 def add_environment(
     raw: dict[str, Any], settings: type[BaseModel], environment: Mapping[str, str], problems: Problems
 ) -> None:

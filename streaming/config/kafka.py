@@ -16,6 +16,7 @@ READER_GROUP_PREFIX = "group-monitor-run"
 """The prefix of the group ids of `run`'s readers: they do not join a group, but still ask for the offsets of one."""
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 _SERVER = re.compile(r"(?:\[(?P<bracketed>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:/@\[\]]+)):(?P<port>\d{1,5})")
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
@@ -35,9 +36,19 @@ def _servers(text: str) -> str:
     return text
 
 
+def topic_name(name: str) -> str:
+    """Return the name of a topic; raises ValueError if Kafka allows no such name."""
+    if not _TOPIC.fullmatch(name) or name in {".", ".."}:
+        raise ValueError("the name of a topic is needed: letters, digits, dots, underscores and hyphens")
+    return name
+
+
 def _zone_name(name: str) -> str:
     zone_named(name)
     return name
+
+
+TopicName = Annotated[str, AfterValidator(topic_name)]
 
 
 class Table(BaseModel):
@@ -51,16 +62,16 @@ class Kafka(Table):
 
     bootstrap_servers: Annotated[str, AfterValidator(_servers)] = "127.0.0.1:9092"
     """Brokers to connect to first: `host:port` each, separated by commas."""
-    offsets_topic: str = "__consumer_offsets"
+    offsets_topic: TopicName = "__consumer_offsets"
     """The topic of the group coordinator. Only tests need another name."""
-    telemetry_topics: tuple[str, ...] = ("group-telemetry",)
+    telemetry_topics: tuple[TopicName, ...] = ("group-telemetry",)
     """The topics of the brokers' request logs. Every line in them is believed: let only brokers write there."""
     telemetry_zone: Annotated[str, AfterValidator(_zone_name)] | None = None
     """The time zone of the dates in lines that a shipper sends from brokers' log files, as `Europe/Berlin` or `+02:00`.
     Without it, UTC. A date that names a zone is read in that zone. A line without a date has the date of the shipper's
     JSON, or, if it is not inside one, its record's timestamp.
     """
-    client_telemetry_topics: tuple[str, ...] = ("group-client-telemetry",)
+    client_telemetry_topics: tuple[TopicName, ...] = ("group-client-telemetry",)
     """The topics in which applications report when they last polled, and those into which an OpenTelemetry collector
     writes what clients pushed (`otlp_proto` or `otlp_json`). An application is believed about itself only.
     """
@@ -180,8 +191,8 @@ def revealed(secret: SecretStr | None) -> str | None:
 
 
 def read_text(path: Path) -> str:
-    """Read a small text file."""
-    return path.read_text(encoding="utf-8")
+    """Read a small text file, without a byte order mark."""
+    return path.read_text(encoding="utf-8-sig")
 
 
 def read_secret(path: Path) -> str:
@@ -193,6 +204,8 @@ def read_secret(path: Path) -> str:
         secret = read_text(path).rstrip("\r\n")
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError(f"{path} is not UTF-8 text") from None
     if not secret.strip():
         raise ValueError(f"{path} is empty")
     return secret

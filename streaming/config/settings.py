@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self, get_args, get_type_hints
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
 
 from pydantic import (
     AfterValidator,
@@ -31,7 +31,7 @@ from coordinator_model.lag.columns import MAX_HISTORY
 from coordinator_model.lag.partition import WINDOW
 from coordinator_model.replica.rebalances import MAX_REBALANCES
 from coordinator_model.thresholds import Thresholds
-from streaming.config.environment import IS_EMPTY, add_environment
+from streaming.config.environment import IS_EMPTY, add_environment, require_text
 from streaming.config.group_patterns import GroupThresholds, compiled, group_patterns
 from streaming.config.kafka import ENVIRONMENT_PREFIX, Kafka, Table, read_secret, revealed
 from streaming.config.local_path import LocalPath, without_scheme
@@ -71,8 +71,15 @@ def _label_name(name: str) -> str:
     return name
 
 
+def _parts(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:  # its text quotes the URL, which may contain a password
+        raise ValueError("not a URL: brackets and unusual characters in it have to be percent-encoded") from None
+
+
 def _http_url(url: str) -> str:
-    parts = urlsplit(url)
+    parts = _parts(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("an http:// or https:// URL is needed")
     return url
@@ -84,8 +91,16 @@ def _host_name(name: str) -> str:
     return name
 
 
+def _listen_address(host: str) -> str:
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise ValueError("an address or the name of a host is needed") from None
+    return host
+
+
 def _database_url(url: str) -> str:
-    parts = urlsplit(url)  # raises ValueError if brackets do not match
+    parts = _parts(url)
     if parts.scheme.partition("+")[0] == "postgresql":
         return url
     sqlite = _SQLITE.match(url)
@@ -106,7 +121,9 @@ _MASKED = PlainSerializer(mask_url, when_used="json")
 HttpUrl = Annotated[str, AfterValidator(_http_url), _MASKED]
 DatabaseUrl = Annotated[str, AfterValidator(_database_url), _MASKED]
 HostName = Annotated[str, AfterValidator(_host_name)]
-Positive = Annotated[int, Field(gt=0)]
+MOST = 2**31 - 1
+"""The largest number, as in Kafka's own settings: 24 days in milliseconds. A thread cannot wait much longer ones."""
+Positive = Annotated[int, Field(gt=0, le=MOST)]
 Mode = Literal["off", "record", "notify"]
 Severity = Literal["info", "warn", "page"]
 
@@ -166,7 +183,7 @@ class StoreSettings(Table):
     """The password of the database user. It comes from the environment or from `password_file`."""
     password_file: LocalPath | None = None
     """A file that holds the password, and nothing else."""
-    retention_days: Positive = 30
+    retention_days: Annotated[int, Field(gt=0, le=36_500)] = 30
     """How long closed incidents, generations and delivered messages are kept. A cluster whose `run` has been silent for
     longer than that, and for longer than 7 days, is forgotten: its incidents close, its groups are deleted.
     """
@@ -184,7 +201,7 @@ class StoreSettings(Table):
 class Serve(Table):
     """The HTTP side."""
 
-    host: str = "127.0.0.1"
+    host: Annotated[str, AfterValidator(_listen_address)] = "127.0.0.1"
     """The address to listen on. `0.0.0.0` is every address of this machine."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 8_844
     """The port to listen on. 0 chooses a free one."""
@@ -209,7 +226,7 @@ class Serve(Table):
     tls_certfile: LocalPath | None = None
     """The certificate of this server (PEM): it then speaks HTTPS. Needs `tls_keyfile`."""
     tls_keyfile: LocalPath | None = None
-    """The private key of `tls_certfile` (PEM)."""
+    """The private key of `tls_certfile` (PEM, not encrypted)."""
     partition_metrics: bool = False
     """Whether `/metrics` has series of each partition that a group commits to, at most 20,000. Groups and topics have
     theirs in any case.
@@ -257,13 +274,15 @@ class Quality(Table):
 
 # With more than is remembered a rule could never be true. A group's lag is remembered once in ten seconds.
 _AT_MOST = {
+    "at_risk_ratio": 1,
+    "poll_at_risk_ratio": 1,
     "storm_rebalances": MAX_REBALANCES,
     "stall_intervals": WINDOW - 1,
     "lag_growing_ms": MAX_HISTORY * 10_000,
 }
 # A model with exactly the fields of `Thresholds`, all optional, so that each threshold is defined in one place only.
 _OVERRIDES: dict[str, Any] = {
-    name: (Annotated[kind | None, Field(gt=0, le=_AT_MOST.get(name))], None)
+    name: (Annotated[kind | None, Field(gt=0, le=_AT_MOST.get(name, MOST))], None)
     for name, kind in get_type_hints(Thresholds).items()
 }
 ThresholdOverrides = create_model("ThresholdOverrides", __base__=Table, **_OVERRIDES)
@@ -443,20 +462,24 @@ class Settings(Table):
 def load(path: Path | None) -> Settings:
     """Read a file, add environment and secrets, and validate; raises `ConfigError`. None: no file, all defaults."""
     try:
-        text = "" if path is None else path.read_text(encoding="utf-8")
+        text = "" if path is None else path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
     path = path or Path("defaults")
     raw = parse_toml(path, text)
     problems = Problems(path, key_lines(text))
-    _add_secrets(raw, problems)
+    require_text(os.environ, problems)
+    _refuse_secrets(raw, problems)
     add_environment(raw, Settings, os.environ, problems)
+    _add_secrets(raw, problems)  # last, because the environment may name their files
     try:
         # JSON mode is strict about scalars and still takes an array for a tuple and a string for a path.
         settings = Settings.model_validate_json(json.dumps(raw, default=str))
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             _add_problem(detail, raw, problems)
+    except ValueError as error:  # a hexadecimal number of thousands of digits
+        raise ConfigError(f"{path}: a number that cannot be read: {error}") from None
     if problems:
         problems.stop()
     return settings
@@ -471,20 +494,26 @@ SECRET_KEYS = {
 }
 
 
+def _refuse_secrets(raw: Mapping[str, Any], problems: Problems) -> None:
+    """Refuse secrets in the file itself."""
+    for (table, key), name in SECRET_KEYS.items():
+        section = raw.get(table)
+        if isinstance(section, dict) and key in section:
+            advice = f"set {ENVIRONMENT_PREFIX}{name.upper()} or {key}_file"
+            problems.add((table, key), f"[{table}] {key}: secrets do not belong in this file; {advice}")
+
+
 def _add_secrets(raw: dict[str, Any], problems: Problems) -> None:
-    """Add secrets from files and environment (which takes precedence) to `raw`; refuse secrets in the file itself."""
+    """Add secrets from files and environment (which takes precedence) to `raw`."""
     secrets = Secrets()
     for (table, key), name in SECRET_KEYS.items():
-        section, variable = raw.get(table, {}), f"{ENVIRONMENT_PREFIX}{name.upper()}"
+        section = raw.get(table, {})
         if not isinstance(section, dict):
             continue
-        if key in section:
-            advice = f"set {variable} or {key}_file"
-            problems.add((table, key), f"[{table}] {key}: secrets do not belong in this file; {advice}")
         value = revealed(getattr(secrets, name))
         if value is not None and not value.strip():
-            problems.add_variable(variable, IS_EMPTY)
-        if value is None and isinstance(file := section.get(f"{key}_file"), str):
+            problems.add_variable(f"{ENVIRONMENT_PREFIX}{name.upper()}", IS_EMPTY)
+        if value is None and key not in section and isinstance(file := section.get(f"{key}_file"), str):
             try:
                 value = read_secret(Path(file))
             except ValueError as error:

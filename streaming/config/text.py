@@ -1,10 +1,8 @@
 """A configuration as text that looks like TOML, and URLs without their credentials."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 MASK = "********"
 
@@ -28,17 +26,22 @@ def _is_table(value: Any) -> bool:
 
 
 def mask_url(url: str) -> str:
-    """Turn `http://user:secret@host/` into `http://user:********@host/`; query values are masked too.
+    """Turn `http://user:secret@host/` into `http://user:********@host/`; values of the query are masked, too.
 
-    What is no URL is masked as a whole.
+    A password may contain `/`, `?` and `#`: SQLAlchemy takes it as it is. So everything up to the last `@` counts as
+    part of it. What is no URL is masked as a whole.
     """
-    try:
-        parts = urlsplit(url)  # not joined again with `urlunsplit`, which loses slashes of `sqlite:///…`
-    except ValueError:
+    scheme, there, rest = url.partition("://")
+    if not there:
         return MASK
-    userinfo, at, host = parts.netloc.rpartition("@")
-    if at:
-        user, colon, _ = userinfo.partition(":")
-        url = url.replace(parts.netloc, f"{user}:{MASK}@{host}" if colon else f"{MASK}@{host}", 1)
-    query = re.sub(r"=[^&]*", f"={MASK}", parts.query)
-    return url.replace(f"?{parts.query}", f"?{query}", 1) if query else url
+    login, at, place = rest.rpartition("@")
+    user, colon, _ = login.partition(":")
+    shown = f"{user}:{MASK}" if colon else MASK
+    path, asked, query = place.partition("?")
+    values = "&".join(_masked_value(part) for part in query.split("&")) if asked else ""
+    return f"{scheme}://{shown if at else ''}{at}{path}{asked}{values}"
+
+
+def _masked_value(part: str) -> str:
+    name, equals, _ = part.partition("=")
+    return f"{name}={MASK}" if equals else MASK if part else ""

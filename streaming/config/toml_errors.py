@@ -41,7 +41,7 @@ def key_lines(text: str) -> dict[TomlPath, int]:
     counts: dict[TomlPath, int] = {}
     table: TomlPath = ()
     inside: str | None = None  # the quotes that will close a multi-line string
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if inside is None:
             if header := _HEADER.match(line):
                 table = _indexed(_split(header[2]), counts, is_array=header[1] == "[[")
@@ -79,7 +79,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 def _split(dotted: str) -> TomlPath:
     """Split `a."b.c"` into ("a", "b.c"), using TOML's own parser."""
     parts: list[str] = []
-    node: Any = tomllib.loads(f"{dotted} = 0")
+    try:
+        node: Any = tomllib.loads(f"{dotted} = 0")
+    except tomllib.TOMLDecodeError:  # no key, but a line inside a text whose quotes were misread
+        return ()
     while isinstance(node, dict):
         ((part, node),) = node.items()
         parts.append(part)

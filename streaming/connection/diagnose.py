@@ -225,7 +225,7 @@ class _Check:
 
     def _versions(self, link: Link) -> dict[int, tuple[int, int]]:
         answer = self._ask(link, ApiVersionsRequest(version=0))
-        versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+        versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys or ()}
         if METADATA_API not in versions:
             advice = "use the address of a broker's listener"
             raise self._problem(Kind.CONTROLLER, "a KRaft controller answers, which serves no clients", advice)
@@ -235,7 +235,7 @@ class _Check:
         mechanism = str(self._kafka.sasl_mechanism)
         shaken = self._ask(link, SaslHandshakeRequest(version=1, mechanism=mechanism))
         if shaken.error_code == UNSUPPORTED_MECHANISM:
-            found = f"the listener does not offer {mechanism} but {', '.join(shaken.mechanisms) or 'nothing'}"
+            found = f"the listener does not offer {mechanism} but {', '.join(shaken.mechanisms or ()) or 'nothing'}"
             raise self._problem(Kind.MECHANISM, found, "set [kafka] sasl_mechanism to one that it offers")
         if shaken.error_code:  # 34, illegal SASL state: a listener without SASL
             protocol = self._kafka.security_protocol.removeprefix("SASL_")
@@ -277,7 +277,7 @@ class _Check:
 
     def _check_topics(self, metadata: Any) -> None:
         """Raise if a topic exists and may not be read."""
-        for topic in metadata.topics:
+        for topic in metadata.topics or ():
             refused = topic.error_code == NOT_AUTHORIZED
             if refused or (topic.error_code == 0 and READ_OPERATION not in topic.authorized_operations):
                 user = self._kafka.sasl_username or "the user of this connection"
@@ -287,7 +287,7 @@ class _Check:
 
     def _check_advertised(self, metadata: Any) -> None:
         """Raise if no broker can be reached at its advertised address."""
-        advertised = {(broker.host, broker.port) for broker in metadata.brokers}
+        advertised = {(broker.host, broker.port) for broker in metadata.brokers or ()}
         if not advertised or (self._host, self._port) in advertised:
             return
         problems = []

@@ -5,7 +5,6 @@ import ssl
 import time
 from typing import Any, Final, Self
 
-from kafka.errors import KafkaError
 from kafka.protocol.parser import KafkaProtocol
 
 CLIENT_ID: Final = "group-monitor-connect"
@@ -59,7 +58,7 @@ class Link:
             head = head or data[:HEAD_BYTES]
             try:
                 answers = self._protocol.receive_bytes(data)
-            except (KafkaError, ValueError) as error:
+            except Exception as error:  # the decoder raises errors of many types when bytes are no response
                 raise NotKafkaError(head) from error
             if answers:
                 return answers[0][1]

@@ -45,7 +45,7 @@ def identify_listener(host: str, port: int, deadline_s: float, *, known_silent: 
         else:
             if answer.error_code == ILLEGAL_SASL_STATE:
                 return Listener(transport)
-            return Listener(f"SASL_{transport}", tuple(sorted(answer.mechanisms)))
+            return Listener(f"SASL_{transport}", tuple(sorted(answer.mechanisms or ())))
     return None
 
 

@@ -3,6 +3,8 @@
 from enum import StrEnum
 from typing import NamedTuple
 
+from streaming.commands.remote import shown
+
 ACL_ADVICE = "grant the rights: `group-monitor doctor --acls` prints the commands"
 
 
@@ -23,9 +25,9 @@ class Check(NamedTuple):
     advice: str = ""
 
     def line(self) -> str:
-        """Return the result as one line. It may contain text that clients choose, so line breaks become spaces."""
+        """Return the result as one line. It may contain text of strangers, which must not steer the terminal."""
         text = f"{self.found} -> {self.advice}" if self.advice else self.found
-        return f"{self.status:5} {self.name:18} {' '.join(text.split())}"
+        return f"{self.status:5} {self.name:18} {shown(' '.join(text.split()))}"
 
 
 def ok(name: str, found: str) -> Check:

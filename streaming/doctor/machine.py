@@ -114,8 +114,8 @@ def check_store(settings: StoreSettings) -> Check:
         return fail("store", "SQLAlchemy is not installed", SPARK_EXTRA)
     if file := re.match(r"sqlite(?:\+\w+)?:///([^?]+)", settings.url):
         path = Path(file[1]).absolute()
-        if not path.exists():
-            folder = next(parent for parent in path.parents if parent.exists())
+        if not os.path.exists(path):  # noqa: PTH110 - `Path.exists` raises PermissionError
+            folder = next(parent for parent in path.parents if os.path.exists(parent))  # noqa: PTH110 - as above
             if not os.access(folder, os.W_OK | os.X_OK):
                 return fail("store", f"{folder} is not writable", "choose another [store] url")
             return ok("store", f"{path} will be created")
@@ -155,7 +155,8 @@ def check_port(serve: Serve) -> Check:
     except OSError as error:
         if _serves(address):
             return ok("port", f"{address}: `serve` is running")
-        return fail("port", f"{address}: {error.strerror or error}", "set [serve] port, or end what listens there")
+        advice = "set [serve] host and port, or end what listens there"
+        return fail("port", f"{address}: {error.strerror or error}", advice)
     return ok("port", f"{address} is free")
 
 

@@ -9,6 +9,7 @@ from streaming.connection.pushes import Pushes
 from streaming.doctor.check import Check, ok
 from streaming.log4j2 import Snippet, as_yaml
 from streaming.log4j2_security import security_of
+from streaming.telemetry_topics import TELEMETRY_TOPIC
 from streaming.tiers import COORDINATOR_LOG, REQUEST_LOG
 
 NAME: Final = "would add"
@@ -40,5 +41,5 @@ def _subscribe() -> str:
 
 def snippet(kafka: Kafka) -> str:
     """Return the log4j2 file of tier 2 for this cluster, as `group-monitor log4j2 --config` prints it."""
-    topic = next(iter(kafka.telemetry_topics))
+    topic = next(iter(kafka.telemetry_topics), TELEMETRY_TOPIC)
     return as_yaml(Snippet(kafka.bootstrap_servers, topic, properties=security_of(kafka)))

@@ -44,8 +44,9 @@ def check_settings(kafka: Kafka, topic: Topic, found: Configs | None, brokers: i
         advice.append(f"raise it to {wanted_replicas} with kafka-reassign-partitions, or create the topic again")
     if problems:
         return warn(label, f"{name}: {'; '.join(problems)}", "; ".join(advice))
-    kept = _kept(int(found["retention.ms"]))
-    return ok(label, f"{name}: kept {kept}, replication factor {replicas}, min ISR {found['min.insync.replicas']}")
+    kept = _kept(_number(found, "retention.ms"))
+    in_sync = _number(found, "min.insync.replicas") or "unknown"
+    return ok(label, f"{name}: kept {kept}, replication factor {replicas}, min ISR {in_sync}")
 
 
 def check_disk(admin: KafkaAdminClient, consumer: KafkaConsumer, topic: Topic, found: Configs | None) -> Check:
@@ -55,7 +56,7 @@ def check_disk(admin: KafkaAdminClient, consumer: KafkaConsumer, topic: Topic, f
     if volume is None:
         return ok(label, f"{name}: no line in the last hour")
     day_bytes = volume.records_per_s * DAY_S * volume.record_bytes * replicas_of(topic)
-    retention_ms = int((found or {}).get("retention.ms", DAY_MS))
+    retention_ms = _number(found or {}, "retention.ms") or DAY_MS
     in_all = "more every day" if retention_ms < 0 else f"{_size(day_bytes * retention_ms / DAY_MS)} in all"
     rate = f"{volume.records_per_s:,.1f} lines a second (measured over {_time(volume.measured_s * 1000)})"
     per_line = f"{volume.record_bytes:.0f} bytes a line{'' if volume.on_disk else ' before compression'}"
@@ -154,18 +155,33 @@ def _exists(topic: str) -> Check:
 
 
 def _fits(key: str, wanted: str, configs: Configs) -> bool:
-    """Tell whether a setting will do: a topic may keep less, accept larger lines, or need fewer in-sync replicas."""
-    found = configs.get(key, "")
+    """Tell whether a setting will do: a topic may keep less, accept larger lines, or need fewer in-sync replicas.
+
+    One that the broker does not tell is not judged.
+    """
+    if (found := configs.get(key)) is None:
+        return True
+    number = _number(configs, key) or 0
     if key == "retention.ms":
-        return 0 < int(found) <= 2 * int(wanted) or int(configs.get("retention.bytes", -1)) > 0
+        return 0 < number <= 2 * int(wanted) or (_number(configs, "retention.bytes") or -1) > 0
     if key == "max.message.bytes":
-        return int(found) >= int(wanted)
+        return number >= int(wanted)
     if key == "min.insync.replicas":
-        return int(found) <= int(wanted)
+        return number <= int(wanted)
     return found == wanted
 
 
-def _kept(retention_ms: int) -> str:
+def _number(configs: Configs, key: str) -> int | None:
+    """Return a number among a topic's settings; None if the broker does not tell it, as some that are not Kafka."""
+    try:
+        return int(configs[key])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _kept(retention_ms: int | None) -> str:
+    if retention_ms is None:
+        return "for an unknown time"
     return "for ever" if retention_ms < 0 else _time(retention_ms)
 
 

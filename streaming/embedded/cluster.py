@@ -161,7 +161,9 @@ class EmbeddedCluster:
         return KafkaAdminClient(bootstrap_servers=self.bootstrap_servers, client_id="embedded-broker")
 
     def _claim_folder(self) -> None:
-        """Refuse a data folder that another cluster runs on, or that was made for another number of nodes."""
+        """Refuse a data folder with a comma, one in use, and one that was made for another number of nodes."""
+        if "," in str(self.folder):  # `log.dirs` and log4j2 would take it for two folders
+            raise EmbeddedBrokerError(f"{self.folder}: the path of a data folder has to be without commas")
         self._claim = (self.folder / "lock").open("w")
         try:
             fcntl.flock(self._claim, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -22,7 +22,10 @@ def java_command() -> str:
     java = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if java is None or not os.access(java, os.X_OK):
         raise JavaMissingError(f"no java {f'at {java} (JAVA_HOME)' if home else 'on PATH'}: {_ADVICE}")
-    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, check=False).stderr.decode("utf-8", "replace")
+    except OSError as error:
+        raise JavaMissingError(f"{java} cannot be run ({error.strerror}): {_ADVICE}") from None
     version = re.search(r'version "(?:1\.)?(\d+)', answer)
     if version is None:
         raise JavaMissingError(f"{java} does not say its version: {_ADVICE}")

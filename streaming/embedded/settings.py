@@ -1,5 +1,6 @@
 """The settings of a node: Kafka's server.properties."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -35,7 +36,7 @@ def server_properties(
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{ports[node_id]}",
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "log.dirs": data_folder,
+        "log.dirs": str(data_folder).replace("\\", "\\\\"),
         "auto.create.topics.enable": "false",
         "default.replication.factor": replicas,
         "min.insync.replicas": in_sync,
@@ -50,4 +51,14 @@ def server_properties(
         "metric.reporters": REPORTERS,
         **overrides,
     }
-    return "".join(f"{name}={value}\n" for name, value in settings.items())
+    return _in_ascii("".join(f"{name}={value}\n" for name, value in settings.items()))
+
+
+def _in_ascii(text: str) -> str:
+    """Escape what is not ASCII: Kafka reads the file as ISO 8859-1 (java.util.Properties.load)."""
+    return re.sub(r"[^\x00-\x7f]", lambda letter: _units(letter[0]), text)
+
+
+def _units(letter: str) -> str:
+    units = letter.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

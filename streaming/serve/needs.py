@@ -23,7 +23,8 @@ def _check_certificate(serve: Serve) -> None:
             Path(path).read_bytes()
         except OSError as error:
             raise ConfigError(f"[serve] {name}: {path}: {error.strerror}") from None
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(serve.tls_certfile, serve.tls_keyfile)
+    try:  # without a password OpenSSL would ask for that of an encrypted key at the terminal
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(serve.tls_certfile, serve.tls_keyfile, password="")
     except ssl.SSLError as error:
-        raise ConfigError(f"[serve] tls_certfile, tls_keyfile: no certificate with its key (PEM): {error}") from None
+        wanted = "a certificate and its key (PEM, not encrypted) are needed"
+        raise ConfigError(f"[serve] tls_certfile, tls_keyfile: {wanted}: {error}") from None

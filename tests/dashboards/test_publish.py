@@ -292,6 +292,14 @@ def test_a_monitor_that_gives_no_incidents_is_named_without_its_password(peer):
         publish.incidents_of(peer.url, None)
 
 
+@pytest.mark.parametrize("spoil", [{"opened_ms": "now"}, {"opened_ms": None}, {"summary": ...}], ids=str)
+def test_incidents_of_somebody_else_are_no_monitors(peer, spoil):
+    spoiled = {key: value for key, value in {**INCIDENT, **spoil}.items() if value is not ...}
+    peer.incidents.append(spoiled)
+    with pytest.raises(publish.PublishError, match="is not a monitor's"):
+        publish.incidents_of(f"{peer.url}/api", TOKEN)
+
+
 def test_a_monitor_with_a_token_gets_it_or_it_is_said_how(peer):
     peer.incidents.append(INCIDENT)
     monitor = f"{peer.url}/api"

@@ -72,6 +72,12 @@ class TestSettings:
     def test_settings_that_suffice_are_accepted(self, changed):
         assert check_settings(Kafka(), topic_of(3), {**GOOD, **changed}, 3).status is Status.OK
 
+    @pytest.mark.parametrize("missing", sorted(GOOD))
+    def test_a_setting_that_the_broker_does_not_tell_is_not_judged(self, missing):
+        told = {key: value for key, value in GOOD.items() if key != missing}
+        assert check_settings(Kafka(), topic_of(3), told, 3).status is Status.OK
+        assert check_settings(Kafka(), topic_of(3), {**told, missing: None}, 3).status is Status.OK
+
     def test_one_replica_of_three_brokers_is_a_warning_and_of_one_broker_is_not(self):
         alone = {**GOOD, "min.insync.replicas": "1"}
         assert "replication factor 1 with 3 brokers" in check_settings(Kafka(), topic_of(1), alone, 3).found

@@ -23,7 +23,8 @@ def read(*rows, **how):
 
 @pytest.mark.parametrize(
     "change",
-    [{"offset": 10**30}, {"partition": 1e999}, {"timestamp_ms": "1"}, {"offset": True}, {"topic": None}, {"value": 7},
+    [{"offset": 10**30}, {"partition": 1e999}, {"partition": -7}, {"offset": -1},
+     {"timestamp_ms": "1"}, {"offset": True}, {"topic": None}, {"value": 7},
      {"key": []}, {"source": "elsewhere"}, {"source": ["telemetry"]}, {"source": "offsets", "value": "é"}],
     ids=str,
 )  # fmt: skip

@@ -1,7 +1,11 @@
 """0 done, 1 failed, 2 wrong usage or configuration: in every command."""
 
 import json
+import os
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -74,6 +78,16 @@ class TestConfiguration:
         assert run(command, "--config", str(config), *other_arguments(command, tmp_path)).exit_code == 2
 
 
+def test_two_things_at_once_that_doctor_does_alone_are_wrong_usage():
+    assert run("doctor", "--acls", "--create-topics").exit_code == 2
+
+
+@pytest.mark.parametrize("seconds", ["nan", "inf", "0", "1e300"])
+def test_a_capture_that_would_never_end_is_wrong_usage(tmp_path, seconds):
+    arguments = ("--bootstrap-servers", "127.0.0.1:1", "--out", f"{tmp_path}/c.jsonl", "--seconds", seconds)
+    assert run("capture", *arguments).exit_code == 2
+
+
 @pytest.mark.parametrize("command", READS_A_MONITOR)
 def test_a_bad_url_is_wrong_usage_and_a_silent_one_a_failure(command):
     times = ["--times", "1"] if command == "watch" else []
@@ -143,3 +157,34 @@ def test_decode_of_what_is_no_record_is_done_for_every_line_has_its_answer():
     result = run("decode", input="no record\n")
     assert result.exit_code == 0
     assert json.loads(result.output)["outcome"] == "malformed"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("dashboards", "render", "--out", "/dev/full/x"), ("broker", "--data-folder", "/dev/full/x")],
+    ids=lambda arguments: arguments[0],
+)
+def test_a_folder_that_cannot_be_made_is_a_failure_in_one_line(arguments):
+    failed = run(*arguments)
+    assert failed.exit_code == 1
+    assert failed.output.endswith("Error: /dev/full/x: Not a directory\n")
+
+
+@pytest.mark.parametrize("arguments", [["log4j2"], ["replay", "--sample"], ["decode"], ["doctor", "--acls"]], ids=str)
+def test_a_full_disk_is_a_failure_in_one_line(arguments):
+    with Path("/dev/full").open("wb") as full:
+        command = [sys.executable, "-m", "streaming.cli", *arguments]
+        record = b'{"key": null, "value": null}'
+        done = subprocess.run(command, input=record, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 1
+    assert done.stderr == b"Error: the output: No space left on device\n"
+
+
+def test_a_path_that_is_no_text_can_be_printed(tmp_path):
+    config = os.fsencode(tmp_path) + b"/\xff.toml"
+    Path(os.fsdecode(config)).write_text('[kafka]\nbootstrap_servers = "127.0.0.1:1"\n')
+    command = [sys.executable, "-m", "streaming.cli", "doctor", "--config", config]
+    printed = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}
+    done = subprocess.run(command, capture_output=True, env=printed, check=False)
+    assert b"Traceback" not in done.stderr
+    assert b"\\udcff.toml, cluster" in done.stdout

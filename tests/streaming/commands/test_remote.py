@@ -1,10 +1,15 @@
 """`describe`, `watch`, `incidents`, `quarantine` against servers that are no monitor, or go away."""
 
+import contextlib
 import io
 import json
+import os
+import pty
+import signal
 import socket
+import subprocess
+import sys
 import threading
-from contextlib import contextmanager
 
 import click
 import pytest
@@ -23,7 +28,7 @@ EMPTY_LIST = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]"
 READY = b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"ready": true}'
 
 
-@contextmanager
+@contextlib.contextmanager
 def answering(*answers):
     """A server that sends each connection the next of these bytes; yields its port and what it was sent."""
     asked = []
@@ -57,6 +62,36 @@ def test_a_broken_answer_is_one_clear_line(answer, words):
     assert words in done.output
 
 
+@pytest.mark.parametrize("value", ['{"status": "ok"}', "[1]", '[{"x": 1}]', "null", "NaN", "[" * 100_000])
+@pytest.mark.parametrize("command", [["describe"], ["describe", "g"], ["incidents", "--json"], ["watch"]], ids=str)
+def test_json_of_somebody_else_is_one_clear_line(command, value):
+    with answering(f"HTTP/1.1 200 OK\r\nContent-Length: {len(value)}\r\n\r\n{value}".encode()) as (port, _):
+        done = CliRunner().invoke(main, [*command, "--url", f"http://127.0.0.1:{port}"])
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: ")
+    assert "does not answer like a monitor" in done.output
+
+
+@pytest.mark.parametrize("body", ['{"error": "\\u001b]0;mine\\u0007"}', '{"error": "x", "clusters": 7}', "[" * 100_000])
+def test_an_error_of_somebody_else_steers_no_terminal(body):
+    with answering(f"HTTP/1.1 409 No\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()) as (port, _):
+        done = CliRunner().invoke(main, ["incidents", "--url", f"http://127.0.0.1:{port}"])
+    assert done.exit_code == 1
+    assert done.output.startswith("Error: ")
+    assert done.output.rstrip().isprintable()
+
+
+def test_a_token_is_sent_in_utf_8_and_one_with_a_line_break_is_named_as_the_problem(monkeypatch):
+    monkeypatch.setenv(TOKEN_VARIABLE, "tők")
+    with answering(EMPTY_LIST) as (port, asked):
+        Monitor(f"http://127.0.0.1:{port}").listing("/api/v1/incidents", "rule")
+    assert "Authorization: Bearer tők" in asked[0]
+    monkeypatch.setenv(TOKEN_VARIABLE, "hunter2\n")
+    done = CliRunner().invoke(main, ["incidents", "--url", f"http://127.0.0.1:{port}"])
+    assert f"{TOKEN_VARIABLE}: a token has no line breaks" in done.output
+    assert "hunter2" not in done.output
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1:88x4", "http://[::1", "http://me:hunter2@127.0.0.1:8844"])
 def test_an_address_that_cannot_be_used_is_wrong_usage(url):
     done = CliRunner().invoke(main, ["incidents", "--url", url])
@@ -70,7 +105,7 @@ def test_the_token_is_not_sent_to_another_host(monkeypatch):
     with answering(EMPTY_LIST) as (other, asked_there):
         away = f"HTTP/1.1 302 Found\r\nLocation: http://localhost:{other}/\r\nContent-Length: 0\r\n\r\n".encode()
         with answering(away) as (port, asked_here):
-            assert Monitor(f"http://127.0.0.1:{port}").get("/api/v1/incidents") == []
+            assert Monitor(f"http://127.0.0.1:{port}").listing("/api/v1/incidents", "rule").objects == []
     assert "Authorization: Bearer hunter2" in asked_here[0]
     assert "hunter2" not in asked_there[0]
 
@@ -105,11 +140,31 @@ def test_watch_says_what_is_wrong_above_what_it_saw_last(monkeypatch):
     assert json.dumps(looks[1].as_json()) == json.dumps(seen.as_json())
 
 
+def test_watch_gives_the_terminal_back_when_it_is_ended():
+    ours, theirs = pty.openpty()
+    with answering(*([EMPTY_LIST, EMPTY_LIST, READY] * 100)) as (port, _):
+        command = [sys.executable, "-m", "streaming.cli", "watch", "--url", f"http://127.0.0.1:{port}"]
+        process = subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"}
+        )
+        os.close(theirs)
+        drawn = b""
+        while b"groups" not in drawn:
+            drawn += os.read(ours, 65_536)
+        process.terminate()
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while text := os.read(ours, 65_536):
+                drawn += text
+        assert process.wait() == 128 + signal.SIGTERM
+    os.close(ours)
+    assert drawn.endswith(b"\x1b[?25h\x1b[?1049l")
+
+
 @pytest.mark.parametrize("command", ["describe", "watch", "incidents", "quarantine"])
 def test_help_says_where_the_token_comes_from(command):
     assert TOKEN_VARIABLE in " ".join(CliRunner().invoke(main, [command, "--help"]).output.split())
 
 
-@pytest.mark.parametrize("every", ["nan", "inf", "0.1"])
+@pytest.mark.parametrize("every", ["nan", "inf", "0.1", "1e300"])
 def test_watch_wants_a_number_of_seconds(every):
     assert CliRunner().invoke(main, ["watch", "--every", every, "--url", "http://127.0.0.1:9"]).exit_code == 2

@@ -2,7 +2,10 @@
 
 import gzip
 import json
+import os
+import threading
 from base64 import b64encode
+from functools import partial
 
 import pytest
 from click.testing import CliRunner
@@ -93,3 +96,14 @@ def test_the_table_for_people_has_the_lag_where_it_is_known(end_offsets, capsys)
     _tell(replay_rows(story.source_rows(10_000), ShardSettings("c", 1, 0)))
     printed = capsys.readouterr().out
     assert ("lag" in printed, "1,000" in printed) == (bool(end_offsets), bool(end_offsets))
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+def test_a_capture_may_be_a_pipe(tmp_path, pack):
+    lines = [row(value=probe_line(number), offset=number) for number in range(3_000)]
+    os.mkfifo(tmp_path / "pipe")
+    writing = partial((tmp_path / "pipe").write_bytes, pack("\n".join(lines).encode()))
+    threading.Thread(target=writing, daemon=True).start()
+    result = CliRunner().invoke(main, ["replay", str(tmp_path / "pipe")])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout.splitlines()[-1])["decoded"] == {"probe": 3_000}

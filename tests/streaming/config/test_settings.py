@@ -1,11 +1,13 @@
 """`monitor.toml`: what is accepted, what is refused with which words, and that secrets stay secret."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from coordinator_model.thresholds import Thresholds
+from streaming.config.kafka import read_secret
 from streaming.config.settings import SECRET_KEYS, TABLES, ConfigError, Settings, load
 from streaming.config.text import MASK, mask_url
 
@@ -161,6 +163,45 @@ def test_the_effective_configuration_is_toml_that_says_everything(full):
     assert again["notify"][0]["urls"] == ["http://am:9093"]
 
 
+def test_a_byte_order_mark_is_no_part_of_the_file(tmp_path):
+    (tmp_path / "monitor.toml").write_bytes(b'\xef\xbb\xbfcluster = "prod"')
+    assert load(tmp_path / "monitor.toml").cluster == "prod"
+    (tmp_path / "secret").write_bytes(b"\xef\xbb\xbfhunter2\r\n")
+    assert read_secret(tmp_path / "secret") == "hunter2"
+
+
+def test_a_number_of_very_many_digits_is_a_problem_of_the_file(write):
+    with pytest.raises(ConfigError, match="a number that cannot be read"):
+        load(write("[serve]\nport = 0x" + "f" * 5_000))
+
+
+@pytest.mark.parametrize("variable", ["CLUSTER", "SERVE__PORT", "KAFKA_SASL_PASSWORD"])
+def test_a_variable_that_is_no_text_is_named(write, monkeypatch, variable):
+    monkeypatch.setenv(f"GROUP_MONITOR_{variable}", os.fsdecode(b"12345678\xff"))
+    with pytest.raises(ConfigError, match=f"GROUP_MONITOR_{variable}: its value is not UTF-8") as caught:
+        load(write(""))
+    assert "12345678" not in str(caught.value)
+
+
+def test_a_secret_file_that_is_no_text_is_named(write, tmp_path):
+    (tmp_path / "secret").write_bytes(b"12345678\xff")
+    with pytest.raises(ConfigError, match="secret is not UTF-8 text") as caught:
+        load(write(f'[store]\npassword_file = "{tmp_path}/secret"'))
+    assert "0xff" not in str(caught.value)
+
+
+@pytest.mark.parametrize("before", ["# \u2028", "# \x85"])
+def test_the_line_of_a_problem_is_that_of_the_file(write, before):
+    text = f"{before}\n[serve]\nport = -1"
+    with pytest.raises(ConfigError, match=f":{len(text.split(chr(10)))}: serve.port"):
+        load(write(text))
+
+
+def test_quotes_in_a_comment_hide_no_problem(write):
+    with pytest.raises(ConfigError, match=r"serve\.port"):
+        load(write("# '''\n[run]\nmaster = '''\n\"\\x\" = 1\n'''\n[serve]\nport = -1"))
+
+
 def test_credentials_in_a_url_are_masked():
     assert mask_url("https://u:secret@h:1/p?token=abc&x=1") == "https://u:********@h:1/p?token=********&x=********"
     assert mask_url("sqlite:////srv/monitor.db") == "sqlite:////srv/monitor.db"
@@ -171,11 +212,23 @@ def test_credentials_in_a_url_are_masked():
     assert load_text.count("u:********@am:9093") == 1
 
 
+@pytest.mark.parametrize(
+    "url", ["p://u:a/12345678@h/d", "p://u:a?12345678@h", "p://u:a#12345678@h", "p://u:a\t12345678@h"]
+)
+def test_a_password_that_is_not_percent_encoded_is_masked(url):
+    assert mask_url(url).startswith("p://u:********@h")
+
+
+def test_a_query_without_names_is_masked():
+    assert mask_url("https://h/hook?12345678") == "https://h/hook?********"
+    assert mask_url("https://h/hook?") == "https://h/hook?"
+
+
 def test_only_urls_are_masked_and_links_that_everybody_sees_are_not(write):
     lines = ('pattern = "https://[a-z]+"', 'runbook_url = "https://wiki/?page=7"')
     shown = load(write("\n".join(["[[groups]]", *lines]))).effective()
     assert set(lines) <= set(shown.splitlines())
-    assert mask_url("https://u:secret@[::1") == MASK
+    assert mask_url("u:secret@host") == MASK
 
 
 @pytest.mark.parametrize(
@@ -184,6 +237,8 @@ def test_only_urls_are_masked_and_links_that_everybody_sees_are_not(write):
         '[[notify]]\nkind = "webhook"\nurl = "ftp://u:12345678@h"',
         '[[notify]]\nkind = "alertmanager"\nurls = ["ftp://u:12345678@h"]',
         '[store]\nurl = "postgresql://u:12345678@[::1/db"',
+        '[store]\nurl = "postgresql://u:a[12345678]@h/db"',
+        '[store]\nurl = "postgresql://u:12345678\u2100@h/db"',
         *(f"[{table}]\n{key} = 12345678" for table, key in SECRET_KEYS),
     ],
 )
@@ -233,6 +288,12 @@ REFUSED = {
         3,
         "at most 9 is needed, not 10",
     ),
+    "longer than a thread can wait": ("[quality]\nevery_ms = 99999999999", 2, "at most 2147483647 is needed"),
+    "a percentage for a ratio": ("[thresholds]\nat_risk_ratio = 66.0", 2, "a number of at most 1"),
+    "a threshold too large": ("[thresholds]\ngrace_ms = 99999999999", 2, "at most 2147483647 is needed"),
+    "more days than a database counts": ("[store]\nretention_days = 36501", 2, "at most 36500 is needed"),
+    "no name of a topic": ('[kafka]\ntelemetry_topics = ["lines "]', 2, "the name of a topic is needed"),
+    "no name of a host": (f'[serve]\nhost = "{64 * "a"}"', 2, "an address or the name of a host is needed"),
     "a word outside the list": ('[run]\noperator_key = "member"', 2, 'one of shard, group is needed, not "member"'),
     "a bad pattern": ('[[groups]]\npattern = "a("', 2, "not a regular expression of RE2: missing ): a("),
     "a block without pattern": ('[[groups]]\nmode = "off"', 1, "groups.0.pattern: this key is needed"),
@@ -432,3 +493,23 @@ def test_a_file_that_is_not_there_is_one_clear_line(tmp_path):
 def test_keys_inside_long_strings_do_not_move_line_numbers(write):
     with pytest.raises(ConfigError, match=r"monitor\.toml:5: unknown key"):
         load(write('cluster = """\nserve = 1\n[run]\n"""\nnope = 1\n'))
+
+
+class TestSecretFilesInTheEnvironment:
+    @pytest.mark.parametrize(("table", "key"), SECRET_KEYS)
+    def test_the_file_that_a_variable_names_is_read(self, write, monkeypatch, tmp_path, table, key):
+        (tmp_path / "secret").write_text("12345678\n")
+        monkeypatch.setenv(f"GROUP_MONITOR_{table}__{key}_FILE".upper(), str(tmp_path / "secret"))
+        assert getattr(getattr(load(write("")), table), key).get_secret_value() == "12345678"
+
+    def test_the_secret_itself_takes_precedence(self, write, monkeypatch, tmp_path):
+        (tmp_path / "secret").write_text("from the file")
+        monkeypatch.setenv("GROUP_MONITOR_SERVE__TOKEN_FILE", str(tmp_path / "secret"))
+        for variable in ("GROUP_MONITOR_SERVE__TOKEN", "GROUP_MONITOR_SERVE_TOKEN"):
+            monkeypatch.setenv(variable, variable)
+            assert load(write("")).serve.token.get_secret_value() == variable
+
+    def test_one_that_cannot_be_read_is_a_problem_of_the_variable(self, write, monkeypatch):
+        monkeypatch.setenv("GROUP_MONITOR_SERVE__TOKEN_FILE", "/nowhere/token")
+        with pytest.raises(ConfigError, match=r"GROUP_MONITOR_SERVE__TOKEN_FILE: .*/nowhere/token cannot be read"):
+            load(write(""))

@@ -202,6 +202,23 @@ class TestOthers:
             problem = diagnose(Kafka(bootstrap_servers=f"127.0.0.1:{server.getsockname()[1]}"))
         assert str(problem).isprintable()
 
+    @pytest.mark.parametrize("body", ["", "0000", "0000ffffffff", "00007fffffff", "ff" * 20, "0000000000010003"])
+    def test_answers_that_cannot_be_decoded_are_not_from_kafka(self, body):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+
+            def answer():
+                with contextlib.suppress(OSError):
+                    while True:
+                        peer, _ = server.accept()
+                        correlation_id = peer.recv(1_000)[8:12]
+                        text = correlation_id + bytes.fromhex(body)
+                        peer.sendall(len(text).to_bytes(4, "big") + text)
+                        peer.close()
+
+            threading.Thread(target=answer, daemon=True).start()
+            problem = diagnose(Kafka(bootstrap_servers=f"127.0.0.1:{server.getsockname()[1]}"))
+        assert kind_of(problem) in {Kind.NOT_KAFKA, Kind.CONTROLLER}
+
     @pytest.mark.parametrize("text", ["kafka-1", "kafka-1:", "kafka-1:70000", "kafka-1:9092,", "http://kafka-1:9", ""])
     def test_a_server_without_host_or_port_is_a_wrong_configuration(self, text):
         with pytest.raises(ValidationError, match="is not host:port"):

@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import os
 import socket
 import ssl
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
 from streaming.config.kafka import Kafka
 from streaming.config.settings import Serve, Settings, StoreSettings, load
@@ -134,6 +136,15 @@ class TestMachine:
         assert check.status is Status.FAIL
         assert words in check.found
 
+    def test_the_password_of_an_encrypted_key_is_not_asked_for(self, tmp_path):
+        certificate, key = Authority(tmp_path).issue("localhost")
+        private = serialization.load_pem_private_key(Path(key).read_bytes(), None)
+        how = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8)
+        Path(key).write_bytes(private.private_bytes(*how, serialization.BestAvailableEncryption(b"a password")))
+        check = machine.check_serve(Settings(serve=Serve(tls_certfile=certificate, tls_keyfile=key)))
+        assert check.status is Status.FAIL
+        assert "not encrypted" in check.found
+
     def test_the_receivers_are_named(self):
         check = machine.check_serve(Settings.model_validate({"notify": ({"kind": "log"},)}))
         assert (check.status, check.found) == (Status.OK, "log")
@@ -186,6 +197,22 @@ class TestMachine:
 
     def test_a_check_stays_one_line_whatever_it_found(self):
         assert "\n" not in warn("name", "two\nlines", "and\r\nmore").line()
+
+    def test_what_a_broker_says_steers_no_terminal(self):
+        assert ok("name", "\x1b]0;mine\x07 \u202e").line().isprintable()
+
+    def test_a_folder_that_may_not_be_looked_into_is_a_failure(self, monkeypatch):
+        stat = os.stat
+
+        def refused(path, *more, **options):
+            if str(path).startswith("/usr/closed/"):
+                raise PermissionError(13, "Permission denied")
+            return stat(path, *more, **options)
+
+        monkeypatch.setattr("os.stat", refused)
+        monkeypatch.setattr("os.access", lambda *_: False)
+        check = machine.check_store(StoreSettings(url="sqlite:////usr/closed/monitor.db"))
+        assert (check.status, check.found) == (Status.FAIL, "/usr is not writable")
 
 
 class TestRights:
@@ -345,6 +372,7 @@ def test_brokers_that_take_no_pushes_or_ask_for_none_are_told_how(pushes, missin
 
 
 def test_the_file_that_adds_the_request_log_is_printed_for_this_cluster():
+    assert 'topic: "group-telemetry"' in snippet(Kafka(telemetry_topics=()))
     kafka = Kafka(bootstrap_servers="kafka-1:9092", telemetry_topics=("lines",))
     [check] = [check for check in would_add(1, reports=True, pushes=Pushes.ASKED_FOR) if BELOW in check.found]
     assert "tier 2" in check.found

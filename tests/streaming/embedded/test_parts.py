@@ -2,12 +2,13 @@
 
 import hashlib
 import socket
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from streaming.cli import main
-from streaming.embedded import EmbeddedBrokerError, java, settings
+from streaming.embedded import EmbeddedBrokerError, EmbeddedCluster, java, settings
 from streaming.embedded.jars import JARS_FOLDER, SUMS_FILE, difference, sums_of
 from streaming.embedded.ports import free_ports, require_free
 
@@ -42,6 +43,13 @@ def test_an_old_java_is_refused_in_one_line_that_says_what_to_install(monkeypatc
         java.java_command()
     assert "install Java 17 or newer" in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_java_that_cannot_be_run_says_what_to_install(monkeypatch, tmp_path):
+    fake_java(tmp_path, "").write_bytes(b"\x7fELF of another machine")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(java.JavaMissingError, match=r"cannot be run.*install Java 17"):
+        java.java_command()
 
 
 def test_no_java_at_all_says_what_to_install(monkeypatch, tmp_path):
@@ -98,3 +106,16 @@ def test_free_ports_are_different_and_below_the_range_of_outgoing_connections():
 def test_the_snippet_in_the_repository_is_what_the_command_prints():
     command = ["log4j2", "--alone", "--key", "broker-1"]
     assert settings.SNIPPET.read_text() == CliRunner().invoke(main, command).output, "run `make docs`"
+
+
+def test_a_folder_that_is_not_ascii_is_the_one_that_kafka_reads():
+    """Kafka reads the file by `java.util.Properties.load`, which takes its bytes for ISO 8859-1."""
+    ports = {"ports": {1: 9092}, "controller_ports": {1: 9093}}
+    text = settings.server_properties(node_id=1, data_folder=Path("/tmp/größe\U0001f600\\x"), overrides={}, **ports)
+    assert r"log.dirs=/tmp/gr\u00f6\u00dfe\ud83d\ude00\\x" in text.splitlines()
+
+
+def test_a_folder_with_a_comma_is_refused(tmp_path):
+    """Kafka would take it for two folders."""
+    with pytest.raises(EmbeddedBrokerError, match="has to be without commas"), EmbeddedCluster(1, tmp_path / "a,b"):
+        pass

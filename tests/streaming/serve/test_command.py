@@ -162,7 +162,7 @@ def test_an_empty_token_file_is_refused_for_it_would_let_everybody_in(config, tm
     ("certificate", "words"),
     [
         ("nowhere", "tls_certfile: nowhere: No such file"),
-        ("/proc/self/status", "no certificate with its key (PEM)"),
+        ("/proc/self/status", "a certificate and its key (PEM, not encrypted) are needed"),
     ],
 )
 def test_a_certificate_that_cannot_be_used_is_one_clear_line_and_starts_nothing(config, tmp_path, certificate, words):

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("great_expectations")
 
 from click.testing import CliRunner
-from sqlalchemy import insert
+from sqlalchemy import insert, text
 
 from coordinator_model.group_report import GroupReport
 from streaming.cli import main
@@ -212,6 +212,17 @@ def test_the_command_says_ok_of_nothing_that_is_not_there(apply, settings, tmp_p
     (tmp_path / "empty.db").touch()
     assert "it is empty" in said(CLUSTER, "empty.db")
     assert "nothing is stored of cluster 'prd'; known: prod" in said("prd", "monitor.db")
+
+
+def test_a_database_that_fails_under_the_command_is_one_line(apply, settings, store, tmp_path):
+    apply(report(view=view()), progress())
+    with store.engine.begin() as connection:
+        connection.execute(text("ALTER TABLE generations RENAME TO gone"))
+    config = tmp_path / "monitor.toml"
+    config.write_text(f'cluster = "{CLUSTER}"\n[store]\nurl = "{settings.store.url}"\n')
+    done = CliRunner().invoke(main, ["quality", "--config", str(config)])
+    assert done.exit_code == 1
+    assert done.output == "Error: the database failed: OperationalError: no such table: generations\n"
 
 
 def test_the_command_names_what_fails_and_writes_data_docs(apply, settings, tmp_path):
