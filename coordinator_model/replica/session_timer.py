@@ -336,7 +336,7 @@ def deadlines(departure: Departure, context: JudgementContext) -> list[Span]:
     """
     removed_ms, touched_ms = departure.removed_ms, max(departure.touches_ms, default=0)
     ends = _due(departure, context)
-    ends = [span for span in ends if span[1] >= touched_ms] or ends
+    ends = _without_restarted([span for span in ends if span[1] >= touched_ms] or ends, departure, context)
     for pause in unheard_since(departure.member, context.timer_resets):
         if pause.woke_ms is not None and _is_over(pause, removed_ms):
             woke_ms, at_once = min(pause.woke_ms, removed_ms), is_written_at_once(departure)
@@ -435,7 +435,7 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
         if reset.is_move:
             break  # the new coordinator knows nothing of the timers before it
     else:
-        session_from_ms = _last_start_ms(departure)
+        session_from_ms = member.session_from_ms
         if session_from_ms is None and (member.joined_ms or 0) >= context.live_from_ms:
             session_from_ms = member.joined_ms
         if session_from_ms is None:
@@ -449,16 +449,16 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
     return ends + [(end_ms, end_ms, None) for end_ms in touched]
 
 
-def _last_start_ms(departure: Departure) -> int | None:
-    """Return when the session of a departed member last started, if its coordinator has loaded no group since.
+def _without_restarted(ends: list[Span], departure: Departure, context: JudgementContext) -> list[Span]:
+    """Leave out the end of a session whose timer a heartbeat behind a stalled write restarted, if another is possible.
 
-    A heartbeat that was answered 15 behind a stalled write had restarted the timer: of a member that is gone the
-    coordinator knows nothing, so it answers 25 at once (``GroupMetadataManager.classicGroupHeartbeat``).
+    The coordinator had applied that heartbeat: of a member that is gone it knows nothing, so it answers 25 at once
+    (``GroupMetadataManager.classicGroupHeartbeat``). A commit may be a transaction's, so it rules out no end.
     """
-    session_from_ms, parked_ms = departure.member.session_from_ms, departure.member.parked_heartbeat_ms
-    if parked_ms is None or session_from_ms is None or parked_ms > departure.removed_ms:
-        return session_from_ms
-    return max(session_from_ms, parked_ms)
+    parked_ms, timeout_ms = departure.member.parked_heartbeat_ms, session_timeout_ms(departure.member, context)
+    if parked_ms is None or timeout_ms is None or parked_ms > departure.removed_ms:
+        return ends
+    return [span for span in ends if span[2] is not None or span[1] >= parked_ms + timeout_ms] or ends
 
 
 def loaded_by_ms(reset: TimerReset, departure: Departure) -> int:

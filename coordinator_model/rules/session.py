@@ -145,11 +145,14 @@ def _waits_for_proof_ms(context: JudgementContext, proof_ms: int, deadline_ms: i
     """Return the earliest arrival of the heartbeat that is still needed as proof; None: both proofs are there.
 
     One heartbeat must be a grace old. Another must show that its broker was still the coordinator at the deadline:
-    otherwise the next coordinator may have loaded the group.
+    otherwise the next coordinator may have loaded the group. If that one comes after the verdict was due, it must be a
+    grace old, too: a stalled write may have delayed it, and the lines of other heartbeats that waited with it follow.
     """
     if context.proof_arrival_ms < proof_ms:
         return proof_ms
-    return deadline_ms if context.coordinates_ms < deadline_ms else None
+    in_time = context.progress_ms <= deadline_ms + context.thresholds.grace_ms
+    seen_ms = context.coordinates_ms if in_time else context.proof_arrival_ms
+    return deadline_ms if seen_ms < deadline_ms else None
 
 
 def _found_out(

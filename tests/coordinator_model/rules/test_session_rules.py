@@ -50,6 +50,13 @@ def test_who_has_to_give_up_partitions_may_rejoin_as_late_as_it_wakes(owned, tol
     assert [who for who, *_ in verdicts(story)] == told
 
 
+def test_the_first_line_after_a_stalled_write_is_no_proof_before_the_others_have_come():
+    """Writes stall from 13,400 on. m2's heartbeat of 15,000 restarted its timer; it and m1's are answered at 18,500."""
+    story = stable("m1", "m2").beats("m1", 1_000, 13_000).beats("m2", 1_000, 10_000)
+    story.beat(18_500, "m1", parked_ms=1_500).beat(18_500, "m2", parked_ms=3_500)
+    assert verdicts(story.beats("m1", 19_000, 24_000).beats("m2", 19_500, 24_000), 24_000) == []
+
+
 def told_to_rejoin(story, at_ms=7_000):
     """m1 is heard every second, and is told to rejoin. Nobody else is ever heard."""
     return story.beats("m1", 1_000, 6_900).beats("m1", at_ms, 9_000, error=27)
