@@ -140,8 +140,10 @@ def modern_member(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
         if former is not None:
             replica.unconverted.remove(former)
             former.timer_reset_ms = max(former.timer_reset_ms or 0, at_ms)
-            if (former.owes_since_ms or at_ms) + (former.rebalance_timeout_ms or 0) <= at_ms:
+            began_ms = at_ms - (former.rebalance_timeout_ms or 0)
+            if (former.owes_since_ms or at_ms) <= began_ms:
                 former.owes_since_ms = None  # a timer from before a downgrade has run since, without effect
+            former.may_owe_since_ms = [since_ms for since_ms in former.may_owe_since_ms if since_ms > began_ms]
         member = replica.members[member_id] = former or Member(member_id, joined_ms=at_ms, kip848=True)
     return member
 

@@ -223,7 +223,10 @@ def note_parked_heartbeat(replica: GroupReplica, member_id: str, applied_ms: int
     member = replica.members.get(member_id)
     if member is not None:
         member.parked_heartbeat_ms = max(member.parked_heartbeat_ms or 0, applied_ms)
-        if member.is_classic_among_consumers and len(member.may_owe_since_ms) < MAX_PARKED:
+        # The answer may come after the downgrade of a KIP-848 group. A timer from before it runs on.
+        before_a_downgrade = not member.kip848 and applied_ms < (replica.phase.downgraded_ms or 0)
+        may_owe = member.is_classic_among_consumers or before_a_downgrade
+        if may_owe and len(member.may_owe_since_ms) < MAX_PARKED:
             member.may_owe_since_ms = [*member.may_owe_since_ms, applied_ms]
     unexplained = (d for d in replica.departures if d.judged and d.judge_again and d.member.member_id == member_id)
     late = [d for d in unexplained if applied_ms <= d.gone_ms <= answer_ms]
