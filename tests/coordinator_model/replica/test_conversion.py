@@ -466,6 +466,22 @@ def test_a_join_that_a_downgrade_overtook_has_a_timer_in_the_next_group_of_consu
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m1", 71_500)]
 
 
+@pytest.mark.parametrize(("upgraded_ms", "told"), [(25_000, [("m1", 65_000)]), (66_000, [])])
+def test_a_heartbeat_that_waits_over_a_downgrade_may_have_been_told_to_rejoin(upgraded_ms, told):
+    """It comes at 5,000, is answered 15 behind a stalled write, and the group becomes classic at 9,000.
+
+    Its timer of 60 s runs on. It removes m1 if the group is a KIP-848 group again by 65,000.
+    """
+    story = consumers("new").member(200, "m1", classic_session_ms=90_000).current(210, "m1", 2)
+    story.hellos("new", 1_000, 6_000, 2).beats("m1", 1_000, 4_000, 2).beat(10_000, "m1", 2, error=15, parked_ms=5_000)
+    downgrade(story, 9_000, 3, "m1").deleted(upgraded_ms).member(upgraded_ms, "m1", classic_session_ms=90_000)
+    story.epoch(upgraded_ms, 4).target(upgraded_ms, 4).current(upgraded_ms, "m1", 4).member(upgraded_ms, "new")
+    story.current(upgraded_ms, "new", 4).hellos("new", upgraded_ms + 500, 90_000, 4)
+    removed_ms = max(upgraded_ms + 1_000, 65_003)
+    ended_by = play(removed(story, removed_ms, 5), 90_000).facts("rebalance-timeout", "subject", "deadline_ms")
+    assert [each for each in ended_by if each[1] <= 65_000] == told
+
+
 def emptied(story):
     """Let "m1" leave a KIP-848 group, so that it is empty at 5,000."""
     return story.hellos("m1", 1_000, 4_000, 2).hello(5_000, "m1", -1, -1).gone(5_000, "m1").epoch(5_000, 3)
