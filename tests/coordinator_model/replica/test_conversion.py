@@ -393,18 +393,6 @@ AGAIN = {
         70_900,
         True,
     ),
-    "told before it, by an answer that waited for a stalled write": (
-        lambda s: s.beat(12_000, "m1", 2, error=15, parked_ms=5_000),
-        25_000,
-        67_000,
-        True,
-    ),
-    "told so, and its timer has run out in vain": (
-        lambda s: s.beat(12_000, "m1", 2, error=15, parked_ms=5_000),
-        68_000,
-        67_000,
-        False,
-    ),
     "told after it, by the classic group": (lambda s: s.beat(11_000, "m1", 3, error=27), 25_000, 71_000, False),
 }
 
