@@ -572,7 +572,7 @@ def test_a_generation_that_is_never_written_is_lost_once_all_its_timers_have_pas
     assert bool(told.closed("rebalance-stuck")) == (state == "Empty")
 
 
-def test_whom_the_next_coordinators_first_certain_answer_let_in_was_a_member_there():
+def test_whom_a_first_certain_answer_let_in_was_a_member_there():
     """broker-2 answers 0, as a loading broker may, until it ends a join phase at 17,000. m2 then never syncs."""
     story = two_brokers(stable("m1")).beats("m1", 1_000, 8_000).beat(9_000, "m1", error=16)
     story.beats("m1", 10_000, 11_000, broker="broker-2")
