@@ -450,13 +450,13 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
 
 
 def _without_restarted(ends: list[Span], departure: Departure, context: JudgementContext) -> list[Span]:
-    """Leave out the end of a session whose timer a heartbeat behind a stalled write restarted, if another is possible.
+    """Leave out an end from before a heartbeat behind a stalled write, if the end after that explains the removal.
 
-    The coordinator had applied that heartbeat: of a member that is gone it knows nothing, so it answers 25 at once
-    (``GroupMetadataManager.classicGroupHeartbeat``). A commit may be a transaction's, so it rules out no end.
+    The heartbeat had restarted the timer: of a member that is gone the coordinator knows nothing, so it answers 25 at
+    once (``GroupMetadataManager.classicGroupHeartbeat``). If its end came too late, the broker may have been deposed.
     """
     parked_ms, timeout_ms = departure.member.parked_heartbeat_ms, session_timeout_ms(departure.member, context)
-    if parked_ms is None or timeout_ms is None or parked_ms > departure.removed_ms:
+    if parked_ms is None or timeout_ms is None or parked_ms + timeout_ms > departure.removed_ms:
         return ends
     return [span for span in ends if span[2] is not None or span[1] >= parked_ms + timeout_ms] or ends
 

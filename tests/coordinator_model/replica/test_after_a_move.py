@@ -625,7 +625,7 @@ def test_a_told_deadline_stays_though_its_session_began_earlier():
     assert [(t["transition"], t["deadline_ms"] - T0) for t in own] == [("opened", 22_400), ("closed", 22_400)]
 
 
-def test_whom_the_next_coordinators_first_certain_answer_let_in_was_a_member_there():
+def test_whom_a_first_certain_answer_let_in_was_a_member_there():
     """broker-2 answers 0, as a loading broker may, until it ends a join phase at 17,000. m2 then never syncs."""
     story = two_brokers(stable("m1")).beats("m1", 1_000, 8_000).beat(9_000, "m1", error=16)
     story.beats("m1", 10_000, 11_000, broker="broker-2")

@@ -50,7 +50,7 @@ def test_who_has_to_give_up_partitions_may_rejoin_as_late_as_it_wakes(owned, tol
     assert [who for who, *_ in verdicts(story)] == told
 
 
-def test_the_first_line_after_a_stalled_write_is_no_proof_before_the_others_have_come():
+def test_the_first_line_after_a_stalled_write_is_no_proof_yet():
     """Writes stall from 13,400 on. m2's heartbeat of 15,000 restarted its timer; it and m1's are answered at 18,500."""
     story = stable("m1", "m2").beats("m1", 1_000, 13_000).beats("m2", 1_000, 10_000)
     story.beat(18_500, "m1", parked_ms=1_500).beat(18_500, "m2", parked_ms=3_500)
