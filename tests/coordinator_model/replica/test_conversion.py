@@ -33,15 +33,15 @@ def upgrade(story, at_ms, epoch, *members, joiner=NEW):
     return story
 
 
-def downgrade(story, at_ms, epoch, *members, last="new"):
-    """Write what the coordinator writes when `last`, the last KIP-848 member, goes."""
+def downgrade(story, at_ms, epoch, *members, last="new", stays=False):
+    """Write what the coordinator writes when `last`, the last KIP-848 member, goes or `stays` as a classic one."""
     for type_ in (8, 7):
         for who in (*members, last):
             story.write(at_ms, key(type_, story.group, who), None)
     story.target(at_ms, None)
     for who in (*members, last):
         story.write(at_ms, key(5, story.group, who), None)
-    return story.epoch(at_ms, None).record(at_ms, epoch, *members)
+    return story.epoch(at_ms, None).record(at_ms, epoch, *members, *([last] if stays else []))
 
 
 def two_classic_members():
@@ -200,9 +200,8 @@ def test_a_static_successor_whose_classic_join_downgrades_the_group_replaced_its
     story.beats("m1", 1_000, 4_000, 2).hellos("old", 1_000, 3_000, 2).current(3_500, "old", -2)
     story.hello(3_500, "old", -2, -2).leads(5_000, "broker-2", 9_000)
     story.gone(9_996, "old").member(9_996, new).current(9_996, "new", 0).member(9_996, new, classic_session_ms=9_000)
-    downgrade(story.current(9_996, "new", 2), 9_996, 2, "m1", last="new")
-    story.rows.pop()
-    story.record(9_996, 2, "m1", new).join(10_000, new, 2, asked="", parked_ms=5, broker="broker-2")
+    downgrade(story.current(9_996, "new", 2), 9_996, 2, "m1", stays=True)
+    story.join(10_000, new, 2, asked="", parked_ms=5, broker="broker-2")
     story.sync(10_010, "new", 2, broker="broker-2").beats("m1", 10_100, 20_000, 2, broker="broker-2")
     story.beats("new", 10_500, 20_000, 2, broker="broker-2")
     assert story.play(20_000).accusations == []
