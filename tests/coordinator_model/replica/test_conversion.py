@@ -191,7 +191,7 @@ def test_an_expiry_that_downgrades_a_group_upgraded_at_once_is_told():
     assert play(story, 20_000).facts("session-expired", "subject", "deadline_ms") == [("pod-1", 12_700)]
 
 
-def test_a_static_successor_whose_classic_join_downgrades_the_group_replaced_its_predecessor():
+def test_a_static_successor_whose_join_downgrades_the_group_replaced_its_predecessor():
     """broker-2 coordinates since 5,000. The brokers' session timeout, as long as pod-1 has been away, is not known."""
     old = Who("old", instance_id="pod-1", client_id="client-old", port=5_050)
     new = Who("new", instance_id="pod-1", client_id="client-new", port=5_051)
