@@ -202,10 +202,10 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
         if not event.kip848:
             _refused(replica, member, event)
         return
-    if member is None:
+    if member is None or _was_sent_before_it_came_back(replica, member, event):
         for departure in open_removals(replica, event.member_id, event.applied_ms):
             record_heartbeat(departure.member, event.applied_ms)
-        if not _shows_a_member(replica, event, context):
+        if member is not None or not _shows_a_member(replica, event, context):
             return
         replica.save_last_record()
         member = replica.members[event.member_id] = Member(event.member_id, joined_ms=None, kip848=event.kip848)
@@ -217,6 +217,16 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
         member.generation = event.generation if member.generation is None else member.generation
         return
     _classic_heartbeat(replica, member, event, context)
+
+
+def _was_sent_before_it_came_back(replica: GroupReplica, member: Member, event: Heartbeat) -> bool:
+    """Tell whether a classic member of a KIP-848 group sent a heartbeat before it was removed and joined again.
+
+    It keeps its id then. All that may happen within one millisecond, and records are read before lines. The coordinator
+    accepts no other epoch than the member's (``GroupMetadataManager.classicGroupHeartbeatToConsumerGroup``).
+    """
+    before = event.applied_ms <= (member.joined_ms or 0) and event.generation < (member.generation or 0)
+    return before and not event.kip848 and replica.type is GroupType.CONSUMER
 
 
 def _shows_a_member(replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> bool:

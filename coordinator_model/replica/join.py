@@ -445,7 +445,10 @@ def _replace_static(replica: GroupReplica, event: JoinAnswered, context: Judgeme
 
 
 def _former_members(replica: GroupReplica, event: JoinAnswered) -> list[Member]:
-    """Return who had this instance id before this join: a member, or one that the leader's list has just dropped."""
+    """Return who had this instance id before this join: a member, or one that the leader's list has just dropped.
+
+    Records have shown who was replaced in a KIP-848 group, even if the group became classic in the same write.
+    """
     listed = [m for m in replica.members.values() if m.instance_id == event.instance_id]
     dropped = [
         leave.member
@@ -453,6 +456,7 @@ def _former_members(replica: GroupReplica, event: JoinAnswered) -> list[Member]:
         if leave.cause is Cause.REPLACED
         and leave.member.instance_id == event.instance_id
         and event.arrival_ms <= leave.applied_ms == replica.generation_since_ms
+        and not leave.member.in_kip848_group
     ]
     unnamed = [departure.member for departure in _unnamed_replacements(replica, event)]
     return [member for member in listed + dropped + unnamed if member.member_id != event.member_id]

@@ -12,6 +12,7 @@ from operator import attrgetter, itemgetter
 
 from coordinator_model.brokers.broker_clock import CoordinatorTracker
 from coordinator_model.brokers.line_clocks import Step
+from coordinator_model.decode.records import RecordType
 from coordinator_model.events import FAR_MS, BrokerLine, Event, Heartbeat, RecordRead
 from coordinator_model.heartbeat_block import NO_HEARTBEATS, HeartbeatBlock, order
 from coordinator_model.shard.batch import Part, applied_at
@@ -52,19 +53,35 @@ def moved_ahead(records: list[RecordRead], hold_ms: int) -> dict[int, int]:
 
     Records are written in the order of their offsets. The clock of a new coordinator may be behind its predecessor's.
     Then the predecessor's last records have later instants than the records that follow them, and are applied just
-    before these. If instants are further apart than ``hold_ms``, a topic was recreated or a record is misdated, so
-    nothing follows from the offsets.
+    before these, or before the group's next generation was announced. If instants are further apart than ``hold_ms``, a
+    topic was recreated or a record is misdated, so nothing follows from the offsets.
     """
     if all(one.offset < other.offset for one, other in pairwise(records)):
         return {}
     moved: dict[int, int] = {}
     next_ms = FAR_MS
+    of_group: dict[str, int] = {}
+    announced: dict[str, int] = {}
     for record in sorted(records, key=attrgetter("offset"), reverse=True):
-        if next_ms < record.order_ms <= next_ms + hold_ms:
-            moved[record.offset] = next_ms
+        group, at_ms = record.group, record.order_ms
+        if min(next_ms, of_group.get(group, FAR_MS)) < at_ms <= next_ms + hold_ms:
+            of_group[group] = min(next_ms, of_group.get(group, FAR_MS), announced.get(group, FAR_MS))
+            moved[record.offset] = of_group[group]
         else:
-            next_ms = record.order_ms
+            next_ms = at_ms
+        announced[group] = _announced_ms(record, hold_ms)
     return moved
+
+
+def _announced_ms(record: RecordRead, hold_ms: int) -> int:
+    """Return when the generation of a record was announced; of another record, when it was written.
+
+    The members' JoinGroups are answered before the leader's SyncGroup, whose assignment the record has.
+    """
+    if record.record_type != RecordType.GROUP_METADATA or record.value is None:
+        return record.order_ms
+    announced_ms: int = record.value.get("currentStateTimestamp", -1)
+    return announced_ms if record.order_ms - hold_ms <= announced_ms <= record.order_ms else record.order_ms
 
 
 def no_later(rows: list[CommitRow], written_ms: list[tuple[int, int]], hold_ms: int) -> list[CommitRow]:

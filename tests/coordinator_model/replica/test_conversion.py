@@ -33,15 +33,15 @@ def upgrade(story, at_ms, epoch, *members, joiner=NEW):
     return story
 
 
-def downgrade(story, at_ms, epoch, *members, last="new"):
-    """Write what the coordinator writes when `last`, the last KIP-848 member, goes."""
+def downgrade(story, at_ms, epoch, *members, last="new", stays=False):
+    """Write what the coordinator writes when `last`, the last KIP-848 member, goes or `stays` as a classic one."""
     for type_ in (8, 7):
         for who in (*members, last):
             story.write(at_ms, key(type_, story.group, who), None)
     story.target(at_ms, None)
     for who in (*members, last):
         story.write(at_ms, key(5, story.group, who), None)
-    return story.epoch(at_ms, None).record(at_ms, epoch, *members)
+    return story.epoch(at_ms, None).record(at_ms, epoch, *members, *([last] if stays else []))
 
 
 def two_classic_members():
@@ -189,6 +189,22 @@ def test_an_expiry_that_downgrades_a_group_upgraded_at_once_is_told():
     story.hello(6_700, "new", 2, 2)
     story = upgrade(downgrade(story, 12_700, 2, "m1", "m2"), 12_700, 2, "m1", "m2", joiner=static)
     assert play(story, 20_000).facts("session-expired", "subject", "deadline_ms") == [("pod-1", 12_700)]
+
+
+def test_a_static_successor_whose_join_downgrades_the_group_replaced_its_predecessor():
+    """broker-2 coordinates since 5,000. The brokers' session timeout, as long as pod-1 has been away, is not known."""
+    old = Who("old", instance_id="pod-1", client_id="client-old", port=5_050)
+    new = Who("new", instance_id="pod-1", client_id="client-new", port=5_051)
+    story = consumers(old).member(200, "m1", classic_session_ms=9_000).current(210, "m1", 2).leads(0, "broker-1")
+    story.brokers["broker-2"] = 0
+    story.beats("m1", 1_000, 4_000, 2).hellos("old", 1_000, 3_000, 2).current(3_500, "old", -2)
+    story.hello(3_500, "old", -2, -2).leads(5_000, "broker-2", 9_000)
+    story.gone(9_996, "old").member(9_996, new).current(9_996, "new", 0).member(9_996, new, classic_session_ms=9_000)
+    downgrade(story.current(9_996, "new", 2), 9_996, 2, "m1", stays=True)
+    story.join(10_000, new, 2, asked="", parked_ms=5, broker="broker-2")
+    story.sync(10_010, "new", 2, broker="broker-2").beats("m1", 10_100, 20_000, 2, broker="broker-2")
+    story.beats("new", 10_500, 20_000, 2, broker="broker-2")
+    assert story.play(20_000).accusations == []
 
 
 def test_a_member_goes_through_a_downgrade_as_who_it_was():

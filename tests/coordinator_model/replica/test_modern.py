@@ -521,6 +521,22 @@ def test_a_classic_members_join_does_not_move_the_epoch_of_a_consumer_group():
     assert {m["member_id"] for m in group["members"]} == {"m1", "m2", "old"}
 
 
+# when the classic member's heartbeat was answered 27 as the coordinator woke, just before it joined again -> told
+@pytest.mark.parametrize(("asked_ms", "rule"), [(17_002, "rebalance-timeout"), (None, "session-expired")])
+def test_a_heartbeat_from_just_before_a_member_came_back_is_of_the_removed_one(asked_ms, rule):
+    """Both timers were due in the pause until 17,000. A session that its heartbeat restarts had not ended before."""
+    story = consumers("m1", poll_ms=10_000).hellos("m1", 1_000, 9_000, 2).silent(9_000, 17_000)
+    story.member(200, "old", classic_session_ms=5_000).current(210, "old", 2).beats("old", 1_000, 4_000, 2)
+    story.epoch(4_500, 3).target(4_500, 3).beats("old", 5_000, 9_000, 2, error=27)
+    story.hello(17_001, "m1", 2, 3).gone(17_002, "old").epoch(17_002, 4)
+    if asked_ms is not None:
+        story.beat(asked_ms, "old", 2, error=27)
+    story.member(17_002, "old", classic_session_ms=5_000).epoch(17_002, 5).target(17_002, 5)
+    story.current(17_002, "old", 5).join(17_003, "old", 5, parked_ms=1).sync(17_010, "old", 5)
+    story.beats("old", 18_000, 25_000, 5).hellos("m1", 18_000, 25_000, 5)
+    assert play(story, 25_000).accusations == [(rule, "old")]
+
+
 def test_stale_tombstones_of_another_kind_do_not_touch_a_living_classic_group():
     story = Story().record(100, 1, "m1").sync(150, "m1", 1, leader=True).gone(200, "m1").epoch(200, None)
     assert set(story.play(300).members) == {"m1"}

@@ -30,6 +30,34 @@ def test_a_record_is_applied_no_later_than_the_next(name):
     assert moved_ahead(sorted(records), HOLD_MS) == moved
 
 
+# group, instant, and when its generation was announced, of each record -> when records are applied before their own
+# instant, by offset
+GENERATIONS = {
+    "answers of the next generation come after the last one's record": (
+        [("g", 4_990, 4_980), ("g", 5_000, 4_995), ("g", 4_000, 3_990)],
+        {0: 3_990, 1: 3_990},
+    ),
+    "of another group nothing follows": ([("h", 5_000, 4_995), ("g", 4_000, 3_990)], {0: 4_000}),
+    "records of one group stay in order": (
+        [("g", 3_995, 3_985), ("g", 5_000, 4_995), ("g", 4_000, 3_990)],
+        {0: 3_990, 1: 3_990},
+    ),
+    "no clock differs": ([("g", 3_995, 3_985), ("g", 4_000, 3_990)], {}),
+    "the instant is from the log, by the predecessor's clock": ([("g", 5_000, 4_995), ("g", 4_000, 4_995)], {0: 4_000}),
+    "the instant is from the log, of long ago": ([("g", 95_000, 94_995), ("g", 94_000, 2_000)], {0: 94_000}),
+}
+
+
+@pytest.mark.parametrize("name", GENERATIONS)
+def test_a_record_is_applied_before_the_next_generation_of_its_group_is_announced(name):
+    written, moved = GENERATIONS[name]
+    records = [
+        RecordRead(at_ms, RECORD_RANK, "offsets", 0, offset, group, 2, {}, {"currentStateTimestamp": announced_ms})
+        for offset, (group, at_ms, announced_ms) in enumerate(written)
+    ]
+    assert moved_ahead(sorted(records), HOLD_MS) == moved
+
+
 # offset and instant of commits, and of records -> the instants of the commits by offset
 COMMITTED = {
     "one coordinator's": ([(0, 1_000), (2, 3_000)], [(1, 2_000)], [1_000, 3_000]),
