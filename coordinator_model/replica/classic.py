@@ -39,11 +39,12 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
         _delete(replica, at_ms)
         return
     generation = value["generation"]
-    replacement, downgrade = recorded.is_written_again(replica, generation), replica.type in PROTOCOL_TYPES
+    downgrade = replica.type in PROTOCOL_TYPES
     if replica.generation_since_ms > at_ms and generation < replica.generation:
         return  # a late record of an earlier generation: a later one has been answered since
     if recorded.counts_from_the_log(replica, value):
-        replica.revert_to_last_record(at_ms)
+        recorded.count_from_the_log(replica, value, at_ms)
+    replacement = recorded.is_written_again(replica, generation)
     listed = {item["memberId"]: item for item in value["members"]}
     replica.unexpected += len(value["members"]) - len(listed)
     become_classic(replica, set(listed))

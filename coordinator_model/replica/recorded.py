@@ -86,6 +86,18 @@ def counts_from_the_log(replica: GroupReplica, value: dict[str, Any]) -> bool:
     return generation < replica.generation or bool(lacking)
 
 
+def count_from_the_log(replica: GroupReplica, value: dict[str, Any], at_ms: int) -> None:
+    """Revert to the last record, which the coordinator that wrote this one has loaded.
+
+    A record of the same generation keeps the instant at which that generation was announced: the group was stable when
+    this record was written (``ClassicGroup``, ``currentStateTimestamp``).
+    """
+    replica.revert_to_last_record(at_ms)
+    announced_ms = value.get("currentStateTimestamp", -1)
+    if value["generation"] == replica.generation and announced_ms > 0:
+        replica.generation_since_ms = min(announced_ms, at_ms)
+
+
 def was_written_by_another(replica: GroupReplica, broker: str, context: JudgementContext) -> bool:
     """Tell whether another broker has announced and written the generation since the coordinator loaded the group.
 

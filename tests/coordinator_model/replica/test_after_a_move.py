@@ -632,3 +632,17 @@ def test_whom_a_first_certain_answer_let_in_was_a_member_there():
     story.join(17_000, "m2", 2, listed=["m2"], asked="", parked_ms=4_000, broker="broker-2").record(23_000, 3)
     told = story.play(26_000)
     assert told.facts("session-expired", "subject", "deadline_ms")[1:] == [("m2", 23_000)]
+
+
+def test_a_record_of_the_last_written_generation_shows_a_replacement():
+    """pod-1's session ends at broker-1, which has been deposed: its generation 2 is never written.
+
+    broker-2 has loaded generation 1, and pod-1's next self comes before its session ends there.
+    """
+    story = two_brokers(stable("m1", OLD)).beats("m1", 1_000, 9_000).beats("old", 1_000, 4_000)
+    story.beat(10_300, "m1", error=27).join(11_000, "m1", 2, listed=["m1"])
+    story.record(15_000, 1, "m1", NEW)
+    story.join(15_003, NEW, 1, asked="", leader="m1", parked_ms=3, broker="broker-2")
+    told = story.beats("new", 16_000, 20_000, broker="broker-2").play(20_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("pod-1", 10_000)]
+    assert told.opened("member-removed") == []
