@@ -434,10 +434,11 @@ class CoordinatorTracker(SteppedClocks):
         had_led = self.last_answer_ms >= self.coordinator_since_ms
         self.leadership.resign(broker, line_ms - self.stepped_ms(broker), had_led=had_led)
 
-    def claim_of(self, broker: str) -> Claim | None:
-        """Return a broker's answers that contradict metadata, by its own clock; None: there are none."""
-        claim = self.leadership.claims.get(broker)
-        return None if claim is None else claim.moved(self.stepped_ms(broker))
+    def claim_of(self, broker: str, at_ms: int) -> Claim | None:
+        """Return a broker's answers that contradict metadata, by its own clock; None: there are none around then."""
+        stepped_ms = self.stepped_ms(broker)
+        claim = self.leadership.claim_of(broker, at_ms - stepped_ms)
+        return None if claim is None else claim.moved(stepped_ms)
 
     def named(self, event: LeaderNamed) -> str | None:
         """Apply what metadata says about the shard's leader. Return the broker to follow; None: nothing changes.

@@ -125,7 +125,13 @@ class Leadership:
 
     def take_claim(self, broker: str, at_ms: int) -> Claim | None:
         """Return and drop the claim of a broker that takes over; None: it has none, or only an outdated one."""
-        claim = self.claims.pop(broker, None)
+        claim = self.claim_of(broker, at_ms)
+        self.claims.pop(broker, None)
+        return claim
+
+    def claim_of(self, broker: str, at_ms: int) -> Claim | None:
+        """Return a broker's answers that contradict metadata; None: there are none, or only outdated ones."""
+        claim = self.claims.get(broker)
         return None if claim is None or at_ms > claim.last_ms + STALE_MS else claim
 
     def _claim(self, broker: str, line_ms: int) -> Claim:

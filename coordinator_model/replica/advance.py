@@ -121,8 +121,8 @@ def take_over(replica: GroupReplica, answered_ms: int, at_ms: int, claimed: tupl
     ``answered_ms``: when the deposed coordinator last answered. Leaves after that were already answered by the new
     coordinator, so they are applied again to the group as the record has it.
     ``claimed``: the new coordinator, and since when it has answered although metadata named its predecessor. A
-    generation that it has announced since then is the group's, though no record names it yet. Leaves since then are
-    applied again, too: the predecessor's clock may be ahead.
+    generation that it has announced since then is the group's, though no record names it yet. Leaves that it has
+    answered since then are applied again, too: the predecessor's clock may be ahead.
     """
     if replica.state is GroupState.DEAD and replica.state_since_ms <= answered_ms:
         derive_state(replica, at_ms)  # a group that has a tombstone stays Dead
@@ -138,10 +138,11 @@ def take_over(replica: GroupReplica, answered_ms: int, at_ms: int, claimed: tupl
         replica.note_loaded(at_ms)
     else:
         replica.revert_to_last_record(at_ms)
-    until_ms = answered_ms if claimed is None else min(answered_ms, claimed[1] - 1)
     for leave in replica.leaves:
         member = replica.members.get(leave.member.member_id)
-        if member is not None and leave.applied_ms > until_ms and leave.cause is not Cause.REPLACED:
+        claims_it = claimed is not None and leave.broker == claimed[0] and leave.applied_ms >= claimed[1]
+        counts = leave.applied_ms > answered_ms or claims_it
+        if member is not None and counts and leave.cause is not Cause.REPLACED:
             replica.save_last_record()
             del replica.members[member.member_id]
             rebalance_without(replica, member, leave.applied_ms)

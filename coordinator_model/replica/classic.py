@@ -272,7 +272,7 @@ def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, 
     if replica.type is GroupType.SIMPLE:
         replica.type = GroupType.CLASSIC
     classic = replica.type is GroupType.CLASSIC
-    unsure = context.waiting or event.applied_ms < context.disputed_until_ms
+    unsure = context.waiting or context.disputed_until_ms(event.applied_ms) > 0
     if classic and event.generation > replica.generation and unsure:
         # a coordinator that loads the log answers 0 to any generation, and a deposed one to its own: never stored
         return

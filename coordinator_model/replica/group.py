@@ -47,6 +47,8 @@ class Leave:
     reason: str | None
     alive_ms: int | None = None
     """When its client was first seen to be still running, without being in the group."""
+    broker: str = ""
+    """The broker that answered its LeaveGroup; empty: something else shows that it left."""
 
     @property
     def may_be_late_poll(self) -> bool:

@@ -25,7 +25,7 @@ from coordinator_model.replica.member_blobs import fill_topics, from_base64
 from coordinator_model.replica.notes import PendingMember, UnansweredJoin
 from coordinator_model.replica.removals import join_phase
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.removals.ended_phase import EARLY_MS
+from coordinator_model.replica.removals.ended_phase import EARLY_MS, ROUNDED_MS
 from coordinator_model.replica.removals.leaves import came_after, poll_departure, remember_leave
 from coordinator_model.replica.removals.removal import add_departure, remove_member
 from coordinator_model.replica.removals.replacement import inherits_the_lead
@@ -270,8 +270,8 @@ def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: J
     if not newcomer or not (event.error == Error.FENCED_INSTANCE_ID or waited):
         return
     former = _former_members(replica, event)
-    # Its successor joined as it was answered. Who seems to join just after its arrival came before it.
-    since_ms = max(event.arrival_ms, event.answer_ms - EARLY_MS)
+    # Who seems to join just after its arrival came before it, unless that one is its successor: it is answered then.
+    since_ms = max(event.arrival_ms, min(event.arrival_ms + EARLY_MS, event.answer_ms - ROUNDED_MS))
     if any((m.joined_ms or 0) > since_ms for m in former):
         _was_in_between(replica, event, former, context)
         return

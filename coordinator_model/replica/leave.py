@@ -38,7 +38,7 @@ def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext
     replica.members.pop(member.member_id, None)
     member.connection = event.connection
     cause = _cause_of_leave(member, event.reason)
-    left = Leave(member, event.applied_ms, cause, event.reason)
+    left = Leave(member, event.applied_ms, cause, event.reason, broker=event.broker)
     remember_leave(replica, left)
     if cause is Cause.POLL_INTERVAL and event.applied_ms >= context.live_from_ms:
         add_departure(replica, poll_departure(left, replica, context, Evidence.OBSERVED, event.applied_ms))

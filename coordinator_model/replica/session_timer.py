@@ -92,13 +92,13 @@ class JudgementContext(NamedTuple):
         """Whether the last timer reset is still open: the coordinator has answered nothing since."""
         return bool(self.timer_resets) and self.timer_resets[-1].high_ms is None
 
-    @property
-    def disputed_until_ms(self) -> int:
-        """Until when another broker's answers make it doubtful that metadata names the coordinator; 0: there are none.
+    def disputed_until_ms(self, at_ms: int) -> int:
+        """Return until when other brokers' answers around an instant make it doubtful who coordinates; 0: it is clear.
 
-        If metadata still contradicts them after that time, it is right.
+        Metadata contradicts them. If it still does after that time, it is right. The brokers' clocks may differ.
         """
-        return max((claim.first_ms + STALE_MS for claim in self.claims), default=0)
+        begun_ms = (claim.first_ms for claim in self.claims if abs(at_ms - claim.first_ms) < STALE_MS)
+        return max((first_ms + STALE_MS for first_ms in begun_ms), default=0)
 
 
 Span = tuple[int, int, TimerReset | None]

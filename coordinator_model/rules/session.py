@@ -11,7 +11,7 @@ passed. The timer gives the verdict only if all of this holds, so that nothing e
   after the member's last one. So lines do arrive. Probes, errors and JoinGroup answers are not proof: while the
   replicas of a partition stall, the broker still sends them, but the answers to heartbeats are parked.
 - A heartbeat arrived after the deadline: its broker was still the coordinator then (decision 0017). No other broker
-  answers as the coordinator.
+  has begun to answer as the coordinator in the last 15 s.
 
 The verdict stands until the member is heard or its removal is judged. A KIP-848 group writes a member's removal at
 once, so only that record decides, or an answer 25 or 69 that no record follows. Only the removal decides, too, if lines
@@ -25,6 +25,7 @@ risk, and ``telemetry-uncovered`` reports that.
 from collections.abc import Sequence
 
 from coordinator_model.brokers.blindness import may_miss_lines
+from coordinator_model.brokers.leadership import STALE_MS
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica import join_lines
 from coordinator_model.replica.group import GroupReplica
@@ -124,8 +125,9 @@ def _past_deadline(
     deadline_ms, proof_ms = session.end_ms, base_ms + timeout_ms // 2
     if member.in_kip848_group or _may_miss_lines(replica, base_ms, deadline_ms, context):  # its removal decides
         return _unproved(replica, member, context, session)
-    if context.progress_ms < context.disputed_until_ms:  # all sessions may have restarted at another broker
-        return _unproved(replica, member, context, session, context.disputed_until_ms)
+    disputed_ms = min(context.disputed_until_ms(context.progress_ms), verdict_ms + STALE_MS)
+    if context.progress_ms < disputed_ms:  # all sessions may have restarted at another broker
+        return _unproved(replica, member, context, session, disputed_ms)
     unproved_ms = _waits_for_proof_ms(context, proof_ms, deadline_ms)
     if unproved_ms is not None:
         return _unproved(replica, member, context, session)._replace(proof_ms=unproved_ms)

@@ -100,7 +100,7 @@ class BrokerLines:
         self._brokers.answered(event.broker, event.error, proven, here.order_ms)
         if proven in (Proof.LEADS, Proof.COORDINATES):
             self._rebase_to_clock_of(event.broker)
-        before, claimed = self._clock.coordinator, self._claimed(event.broker)
+        before, claimed = self._clock.coordinator, self._claimed(event.broker, at_ms)
         if self._clock.answered(event.broker, proven, at_ms, thresholds):
             self._schedule.look_again(at_ms)
         if self._clock.coordinator != before:
@@ -197,16 +197,16 @@ class BrokerLines:
         leader = self._clock.named(event)
         if leader is not None:
             self._rebase_to_clock_of(leader)
-            answered_ms, claimed = self._clock.last_answer_ms, self._claimed(leader)
+            answered_ms, claimed = self._clock.last_answer_ms, self._claimed(leader, event.order_ms)
             self._clock.follow(leader, self._groups.settings.thresholds)
             at_ms = event.order_ms - self._clock.ahead_ms(event)
             self._events.taken_over(answered_ms, at_ms, claimed)
             self._brokers.named(at_ms)
             self._schedule.look_again(at_ms)
 
-    def _claimed(self, broker: str) -> tuple[str, int] | None:
+    def _claimed(self, broker: str, at_ms: int) -> tuple[str, int] | None:
         """Return a broker and since when it has answered although metadata named another; None: it has not."""
-        claim = self._clock.claim_of(broker)
+        claim = self._clock.claim_of(broker, at_ms)
         return None if claim is None else (broker, claim.first_ms)
 
     def stepped(self, step: Step) -> None:

@@ -292,7 +292,7 @@ def dump_group(replica: GroupReplica) -> bytes:
         _of_group(replica),
         [_without_heartbeats(_from_member(m)) for m in replica.members.values()],
         [
-            [_from_member(leave.member), leave.applied_ms, leave.cause, leave.reason, leave.alive_ms]
+            [_from_member(leave.member), leave.applied_ms, leave.cause, leave.reason, leave.alive_ms, leave.broker]
             for leave in replica.leaves
         ],
         [_from_departure(d, ended) for d in replica.departures],

@@ -128,11 +128,13 @@ def _gone_as_it_began(replica: GroupReplica, phase: JoinPhase, removed_ms: int, 
     The first session to end begins the phase. A member that expires later was still in the group then. A sync timeout
     removes all members that have not synced together. A coordinator that loads the group lets nobody miss a sync. A
     heartbeat behind a stalled write shows that its member was still in the group: one that is gone is refused at once.
-    Only the last of these heartbeats is kept, so it may be the only sign that the session had not ended before.
+    Only the last of these heartbeats is kept, so it may be the only sign that the session had not ended before. It is
+    no sign if the coordinator has moved since the member was heard: a deposed one may have answered it.
     """
     begun_ms = phase.started_ms or 0
     ends: list[_TimerEnd] = []
-    members = [m for m in replica.members.values() if (m.parked_heartbeat_ms or 0) <= begun_ms]
+    known = replica.members.values()
+    members = [m for m in known if (m.parked_heartbeat_ms or 0) <= begun_ms or moves_since_heard(m, context)]
     waiting = [m for m in members if m.awaiting_sync and m.timer_reset_ms is not None]
     waiting = [m for m in waiting if not may_have_loaded_since(m.timer_reset_ms or 0, context)]
     limits = {at_ms: _sync_limit_ms(replica, at_ms, removed_ms) for at_ms in {m.timer_reset_ms or 0 for m in waiting}}

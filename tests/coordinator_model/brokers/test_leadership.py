@@ -213,6 +213,40 @@ def test_who_has_left_the_next_coordinator_stays_away_as_an_answer_moves_the_gro
     assert list(told.members) == ["m1"]
 
 
+def moved(story, moved_ms):
+    """broker-2 becomes the coordinator, and announces generation 2 of m1 and m2 once m3's session has ended there."""
+    story.leads(moved_ms, "broker-2", *range(moved_ms + 2_000, 90_000, 2_000))
+    story.broker, ended_ms = "broker-2", moved_ms + 6_020
+    story.join(ended_ms, "m1", 2, listed=["m1", "m2"], parked_ms=5_000).join(ended_ms, "m2", 2, parked_ms=4_800)
+    story.record(ended_ms + 40, 2, "m1", "m2")
+    for who in ("m1", "m2"):
+        story.sync(ended_ms + 50, who, 2, leader=who == "m1").beats(who, 70_000, 80_000, 2)
+    return story.play(80_000)
+
+
+def three_of():
+    """Three members that are heard for a minute; metadata names broker-1."""
+    story = stable("m1", "m2", "m3")
+    story.brokers |= {"broker-2": 0}
+    for who in ("m1", "m2", "m3"):
+        story.beats(who, 1_000, 60_000)
+    return story.leads(200, "broker-1", *range(2_000, 62_000, 2_000))
+
+
+@pytest.mark.parametrize(("broker", "expired"), [("broker-1", ["m3"]), ("broker-2", [])])
+def test_a_leave_counts_at_the_next_coordinator_if_that_has_answered_it(broker, expired):
+    """broker-2 answers before metadata names it, while broker-1 goes on unaware."""
+    story = three_of().beat(60_900, "m2", broker="broker-2").leave(61_000, "m3", broker=broker)
+    assert moved(story.beat(61_200, "m1", error=27), 63_000).opened("session-expired") == expired
+
+
+def test_an_answer_of_long_before_a_move_gives_no_leave_to_the_next_coordinator():
+    """broker-2 answered once, a minute before it becomes the coordinator. m3's leave died with broker-1."""
+    story = three_of().beat(4_100, "m1", broker="broker-2").leave(61_000, "m3")
+    story.beat(61_200, "m1", error=27).silent(61_400, 999_000, "broker-1")
+    assert moved(story, 63_000).opened("session-expired") == ["m3"]
+
+
 def test_what_the_next_coordinator_announced_stays_as_an_answer_moves_the_group():
     """broker-2 announces generation 2 while metadata names broker-1, which refuses before metadata is asked again."""
     story = watched(10_000).beats("m1", 1_000, 10_000).beats("m2", 1_000, 8_000)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from coordinator_model.brokers.leadership import STALE_MS, Claim
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
@@ -222,3 +223,21 @@ def test_a_heartbeat_behind_a_stalled_write_rules_out_an_earlier_end(removed_ms,
     """A member that was gone by 13,000 would have been answered 25 at once, unless that broker had been deposed."""
     spans = deadlines(gone(member(parked_heartbeat_ms=13_000), removed_ms), context())
     assert [end_ms for end_ms, _, _ in spans] == ends_ms
+
+
+# when other brokers began to answer as the coordinator -> until when it is doubtful at 100,000 who coordinates
+CLAIMS = {
+    "nobody did": ([], 0),
+    "just before": ([99_000], 99_000 + STALE_MS),
+    "two did": ([99_000, 95_000], 99_000 + STALE_MS),
+    "its clock is ahead a little": ([101_000], 101_000 + STALE_MS),
+    "its clock is ahead by minutes": ([700_000], 0),
+    "long before": ([100_000 - STALE_MS], 0),
+}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_answers_of_another_broker_leave_doubt_for_a_while(name):
+    begun_ms, until_ms = CLAIMS[name]
+    claims = [Claim(first_ms, first_ms + 1_000) for first_ms in begun_ms]
+    assert context()._replace(claims=claims).disputed_until_ms(100_000) == until_ms

@@ -992,6 +992,19 @@ def test_a_static_member_that_had_not_synced_in_time_was_not_replaced(name):
     assert answers.facts("rebalance-timeout", "member_id", "deadline_ms") == told
 
 
+def test_a_member_whose_sync_waited_for_a_leader_that_never_synced_was_replaced():
+    """m1 leads, and never syncs. old is killed at 14,500 while its SyncGroup waits, so that has no line."""
+    story = stable("m1", OLD, "m3", poll_ms=8_000)
+    for who in ("m1", "old", "m3"):
+        story.beats(who, 1_000, 8_000).beat(9_000, who, error=27)
+    story.join(10_000, "m1", 2, listed=["m1", OLD, "m3"], parked_ms=900).join(10_000, OLD, 2, parked_ms=800)
+    story.join(10_000, "m3", 2, parked_ms=500).beats("old", 11_000, 14_000, 2)
+    story.beats("m1", 11_000, 17_000, 2).beats("m3", 11_000, 17_000, 2)
+    story.sync(18_000, "m3", 2, error=27, parked_ms=7_990).beat(18_400, "m1", 2, error=25)
+    story.join(19_600, "m3", 3, listed=["m3", NEW], parked_ms=900).join(19_600, NEW, 3, asked="", parked_ms=100)
+    assert story.record(19_640, 3, "m3", NEW).play(22_000).accusations == [("rebalance-timeout", "m1")]
+
+
 def test_the_session_of_a_successor_begins_as_it_comes_into_a_phase():
     """Not when its JoinGroup is answered 27 because the group cannot be upgraded: that restarts no timer."""
     story = group("m1", OLD).beats("old", 1_000, 8_000).beats("m1", 9_000, 16_000, error=27)
@@ -1073,6 +1086,16 @@ def test_a_former_member_replaced_as_it_was_let_in_did_not_expire():
     story.beats("m1", 10_500, 22_500, 2, error=27).join(22_000, second, -1, error=82, asked="", parked_ms=12_001)
     told = ends(story.join(23_000, last, 3, asked="", parked_ms=1_000), 23_000, "m1", last, generation=3)
     assert told.accusations == []
+
+
+@pytest.mark.parametrize("late_ms", [0, 5, 30])
+def test_a_newcomer_does_not_replace_the_successor_that_it_made_way_for(late_ms):
+    """second waits from 9,000 on, until last comes at 12,000. Its answer 82 may be dated later than last's."""
+    second, last = Who("second", instance_id="pod-1", port=5_003), Who("last", instance_id="pod-1", port=5_004)
+    story = stable("m1", OLD, poll_ms=30_000).beats("m1", 1_000, 8_000).beats("old", 1_000, 8_000)
+    story.join(12_000, "m1", 2, listed=["m1", last], parked_ms=3_000).join(12_000, last, 2, asked="", parked_ms=1)
+    story.join(12_000 + late_ms, second, -1, error=82, asked="", parked_ms=3_000 + late_ms)
+    assert sorted(story.play(12_900).members) == ["last", "m1"]
 
 
 def test_a_former_member_that_waited_in_its_join_did_not_expire_however_long_it_took():
