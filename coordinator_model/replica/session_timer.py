@@ -83,6 +83,8 @@ class JudgementContext(NamedTuple):
     """When the newest accepted heartbeat of the shard arrived: its broker was still the coordinator then."""
     claims: Collection[Claim] = ()
     """The answers of brokers that answer as the coordinator although metadata names another broker."""
+    lull_ms: tuple[int, int] = (0, 0)
+    """The coordinator's last lull (``one_clock``): its last line before it and its first line after it."""
     reported: Mapping[str, str] = MappingProxyType({})
     """Findings about the group as a whole that its last report had, and how severe each was: what is reported goes on
     while nothing is known of the group."""

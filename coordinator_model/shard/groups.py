@@ -79,6 +79,7 @@ class Groups:
             by_records=self.clock.by_records,
             coordinates_ms=self.clock.accepted.newest_arrival_ms,
             claims=self.clock.claims,
+            lull_ms=self.clock.lull_ms,
             reported={told.rule: told.severity for told in self.memory.reported.get(group, ()) if told.who == group},
         )
 

@@ -377,6 +377,34 @@ def test_a_missing_removal_is_listed_if_the_static_member_came_back(name):
     assert class_of(played, "missing", "session-expired", "m", AT_MS, None) == expected
 
 
+DUE_19 = (11_000, "broker-2", "m", "HEARTBEAT", 0)
+AS_IT_WOKE = (24_000, "broker-2", "n", "JOIN_GROUP", 0, 4_005)
+SHORTLY = [(18_500, 19_990)]
+WOKEN = {
+    "in a join phase": (life(DUE_19, AS_IT_WOKE, logged=BEGAN, paused=SHORTLY, instance="i"), True),
+    "in a phase that its session's end began": (
+        life(DUE_19, AS_IT_WOKE, logged=[(20_000, *BEGAN[0][1:])], paused=SHORTLY, instance="i"),
+        False,
+    ),
+    "after a session that ended before": (life(HEARD, AS_IT_WOKE, logged=BEGAN, paused=SHORTLY, instance="i"), False),
+    "later": (
+        life(DUE_19, (24_000, "broker-2", "n", "JOIN_GROUP", 0, 3_000), logged=BEGAN, paused=SHORTLY, instance="i"),
+        False,
+    ),
+    "from a pause that is known as one": (
+        life(DUE_19, AS_IT_WOKE, logged=BEGAN, paused=[(16_000, 19_990)], instance="i"),
+        False,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WOKEN)
+def test_a_missing_removal_is_listed_if_the_successor_came_as_the_coordinator_woke(name):
+    played, listed = WOKEN[name]
+    expected = "a static member that came back as its coordinator woke" if listed else None
+    assert class_of(played, "missing", "session-expired", "m", AT_MS, None) == expected
+
+
 def test_a_wrong_instant_or_an_extra_report_is_never_listed():
     for what, told_ms in (("off", 25_000), ("extra", 20_000), ("group", None), ("refuted", 20_000)):
         assert class_of(life(HEARD), what, "session-expired", "m", AT_MS, told_ms) is None

@@ -182,9 +182,7 @@ def _expired_or_replaced(life: Life, removal: Removal) -> bool:
     """
     what, rule, member_id, at_ms, told_ms = removal
     lines = [line for line in _lines(life) if abs(line["at_ms"] - at_ms) <= MOVE_IS_RECENT_MS]
-    named = {line["request"].get("groupInstanceId") for line in lines if line["request"].get("memberId") == member_id}
-    came_ms = [line["at_ms"] - line["totalTimeMs"] for line in lines if _lets_in(line, named - {None}, member_id)]
-    back_ms = min((ms for ms in came_ms if ms > at_ms), default=None)
+    back_ms = min((ms for ms in _came_back_ms(lines, member_id) if ms > at_ms), default=None)
     if what != MISSING or back_ms is None:
         return False
     shown = (line for line in lines if at_ms <= line["at_ms"] <= back_ms)
@@ -198,6 +196,30 @@ def _lines(life: Life) -> Iterator[dict[str, Any]]:
         if row.source == TELEMETRY and PROBE not in (row.value or b""):
             where = {"at_ms": row.timestamp_ms, "broker": (row.key or b"").decode()}
             yield json.loads((row.value or b"").partition(b":")[2]) | where
+
+
+def _expired_as_it_woke(life: Life, removal: Removal) -> bool:
+    """A static member's session was due in a short pause, and its successor came as the coordinator woke.
+
+    The coordinator runs the timer and handles the JoinGroup at once. It was in a join phase, so if the JoinGroup had
+    been first, every line and record would be the same. A short pause cannot be told from a busy coordinator.
+    """
+    what, rule, member_id, at_ms, _ = removal
+    due_ms, by = _session_end_ms(life, member_id, at_ms), _removed_by(life, member_id, at_ms)
+    woke_ms = [
+        b for a, b in _short_pauses(life) if due_ms is not None and a <= due_ms < b and abs(at_ms - b) <= HELD_MS
+    ]
+    if what != MISSING or rule != SESSION_EXPIRED or not woke_ms:
+        return False
+    before = [e.kind for e in life.truth if e.broker in by and e.kind in PHASES and e.at_ms <= (due_ms or 0)]
+    came = any(abs(ms - woke_ms[0]) <= SHIPPED_MS for ms in _came_back_ms(list(_lines(life)), member_id))
+    return came and before[-1:] == ["rebalance"]
+
+
+def _came_back_ms(lines: list[dict[str, Any]], member_id: str) -> list[int]:
+    """Return when the JoinGroups arrived that let a static member's instance in under another member id."""
+    named = {line["request"].get("groupInstanceId") for line in lines if line["request"].get("memberId") == member_id}
+    return [line["at_ms"] - line["totalTimeMs"] for line in lines if _lets_in(line, named - {None}, member_id)]
 
 
 def _lets_in(line: dict[str, Any], instances: set[str], member_id: str) -> bool:
@@ -526,6 +548,7 @@ CLASSES: dict[str, Callable[[Life, Removal], bool]] = {
     "a coordinator that nobody saw": _unseen_coordinator,
     "a cause that depends on when a coordinator loaded": _overlapping_coordinators,
     "a static member that came back after a move": _expired_or_replaced,
+    "a static member that came back as its coordinator woke": _expired_as_it_woke,
     "two timers in one instant": _two_timers_at_once,
     "two timers in a short pause": _began_unseen,
     "two timers after a load": _began_unseen_after_a_load,

@@ -1,5 +1,6 @@
 """A static member that is gone and has a successor: it was replaced, or had been removed before that."""
 
+from coordinator_model.brokers.timer_reset import ASLEEP_AFTER_MS
 from coordinator_model.client import who
 from coordinator_model.events import JoinAnswered
 from coordinator_model.replica.group import GroupReplica
@@ -74,13 +75,25 @@ def _joined_as_coordinator_woke(departure: Departure, together: Together) -> boo
     The coordinator handles the request and runs the timer at the same time, and either may be first. If the phase had
     begun before the session was due, nothing shows which of them was first.
     """
-    slept, start = slept_over(departure, together.context), departure.phase.started
+    slept, start = _due_and_awake_ms(departure, together), departure.phase.started
     if slept is None:
         return False
-    pause, due_ms = slept
+    due_ms, awake_ms = slept
     began = start is not None and start.at_ms < due_ms
     began = began or any(d != id(departure) and end_ms < due_ms for d, end_ms in together.once(_first_starters))
-    return began and departure.removed_ms <= (pause.woke_ms or 0) + EARLY_MS
+    return began and departure.removed_ms <= awake_ms + EARLY_MS
+
+
+def _due_and_awake_ms(departure: Departure, together: Together) -> tuple[int, int] | None:
+    """Return when a session was due in a pause, and when its coordinator woke; None: it was not due in one.
+
+    A lull is too short to be told from a busy coordinator, but no line shows that the timers ran in it.
+    """
+    slept, (lull_from_ms, lull_to_ms) = slept_over(departure, together.context), together.context.lull_ms
+    if slept is not None:
+        return slept[1], slept[0].woke_ms or 0
+    due_ms = ends(together.spans.of(departure))[1]
+    return (due_ms, lull_to_ms) if lull_from_ms + ASLEEP_AFTER_MS <= due_ms < lull_to_ms else None
 
 
 def _first_starters(together: Together) -> list[tuple[int, int]]:

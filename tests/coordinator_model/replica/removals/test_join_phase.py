@@ -869,6 +869,19 @@ def test_of_two_timers_that_came_due_in_one_pause_the_earlier_runs_first(play, l
     assert deadline_ms == pytest.approx(22_000, abs=10)
 
 
+# whether probes are answered between 15,000 and 16,700 -> told
+@pytest.mark.parametrize(("probed", "told"), [(False, []), (True, [("session-expired", "pod-1")])])
+def test_a_successor_that_joins_after_a_lull_may_have_replaced_its_predecessor(probed, told):
+    """The phase goes on since 9,000. pod-1's session is due at 15,500, and its next self asks to join at 16,700."""
+    story = stable("m1", "m2", OLD).beats("m1", 1_000, 8_000).beats("m2", 1_000, 8_000).beats("old", 1_500, 8_500)
+    story.leave(9_000, "m2").beat(9_500, "old", error=27).beats("m1", 10_000, 14_000, error=27)
+    story = (story if probed else story.silent(15_000, 16_700)).beat(16_700, "m1", error=27)
+    story.join(17_500, "m1", 2, listed=["m1", NEW]).join(17_500, NEW, 2, asked="", parked_ms=800)
+    story.record(17_540, 2, "m1", NEW).sync(17_550, "m1", 2, leader=True).sync(17_550, "new", 2)
+    story.beats("m1", 18_000, 22_000, generation=2).beats("new", 18_000, 22_000, generation=2)
+    assert story.play(22_000).accusations == told
+
+
 def test_a_group_emptied_as_its_coordinator_wakes_had_a_session_end_in_the_pause():
     """m1's was due 80 ms after the last line before the pause. Had it ended then, the record would be of then."""
     story = group().beat(9_080, "m1").silent(15_000, 35_000).record(35_002, 2)
