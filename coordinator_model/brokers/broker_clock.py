@@ -24,7 +24,7 @@ from coordinator_model.brokers.coordinator_check import Proof
 from coordinator_model.brokers.former_coordinators import GOES_ON_MS, FormerCoordinators
 from coordinator_model.brokers.leadership import Claim, Leadership
 from coordinator_model.brokers.listeners import Listeners, is_address, on_one_host
-from coordinator_model.brokers.one_clock import LULL_MS, PROBE_DUE_MS, BrokerClock
+from coordinator_model.brokers.one_clock import GAP_MS, PROBE_DUE_MS, BrokerClock
 from coordinator_model.brokers.stepped_clocks import SteppedClocks
 from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS, TimerReset
 from coordinator_model.events import LeaderNamed
@@ -114,10 +114,10 @@ class CoordinatorTracker(SteppedClocks):
         return clock.silent_from_ms - PROBE_DUE_MS <= max(known_ms, default=0) < clock.silent_to_ms
 
     @property
-    def lull_ms(self) -> tuple[int, int]:
-        """The coordinator's last lull: its last line before it and its first line after it; 0 twice: there was none."""
+    def last_gap_ms(self) -> tuple[int, int]:
+        """The last gap in the coordinator's lines: its last line before it, its first one after it; 0 twice: none."""
         clock = self.brokers.get(self.coordinator or "")
-        return (clock.lull_from_ms, clock.lull_to_ms) if clock else (0, 0)
+        return (clock.gap_from_ms, clock.gap_to_ms) if clock else (0, 0)
 
     @property
     def _newest_reset(self) -> TimerReset | None:
@@ -156,7 +156,7 @@ class CoordinatorTracker(SteppedClocks):
         clock = self._clock(broker)
         clock.line_ms, clock.refused_ms, clock.quiet_since_ms = to_ms, None, 0
         clock.probed_ms.clear()
-        clock.silent_from_ms = clock.silent_to_ms = clock.lull_from_ms = clock.lull_to_ms = 0
+        clock.silent_from_ms = clock.silent_to_ms = clock.gap_from_ms = clock.gap_to_ms = 0
         if broker == self.coordinator:
             self.floor_ms = 0
 
@@ -187,8 +187,8 @@ class CoordinatorTracker(SteppedClocks):
         clock = self._clock(broker)
         clock.heard_since_ms = clock.heard_since_ms if clock.line_ms else line_ms
         before_ms, clock.line_ms = clock.line_ms, max(clock.line_ms, line_ms)
-        if before_ms and line_ms - before_ms > LULL_MS:
-            clock.lull_from_ms, clock.lull_to_ms = before_ms, line_ms
+        if before_ms and line_ms - before_ms > GAP_MS:
+            clock.gap_from_ms, clock.gap_to_ms = before_ms, line_ms
         if not clock.was_probed_after_the_hole:
             self._blame_no_pause_of(broker, clock)
         if before_ms and line_ms - before_ms > thresholds.progress_gap_ms and line_ms > clock.lost_to_ms:

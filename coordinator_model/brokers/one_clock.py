@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 PROBE_DUE_MS = 2_500
 """After a hole the next probe comes within this time, even if it has to reconnect."""
-LULL_MS = 1_000
-"""While two probes make no line, the broker may have been paused, or it was busy."""
+GAP_MS = 1_000
+"""If lines are further apart than this, two probes made none: the broker was paused or busy."""
 MAX_PROBES = 8
 """Probe connections kept per broker. The last number of a broken connection stays behind."""
 
@@ -48,9 +48,9 @@ class BrokerClock:
     """Its first line."""
     node: str = ""
     """The id of the node that the probe asked; empty: not known."""
-    lull_from_ms: int = 0
-    """The last time that its lines were more than ``LULL_MS`` apart: its timers may have stood still."""
-    lull_to_ms: int = 0
+    gap_from_ms: int = 0
+    """The last time that its lines were more than ``GAP_MS`` apart: its timers may have stood still."""
+    gap_to_ms: int = 0
 
     def note_behind(self, wall_ms: int) -> None:
         """Note how far the newest line is behind this machine's clock, now that a line has been read.

@@ -9,11 +9,12 @@ from collections.abc import Collection, Iterable, Mapping
 from coordinator_model.replica.coordinator_log import prove
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.heartbeat_interval import measure_again
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.leave import rebalance_without
 from coordinator_model.replica.modern import derive_state
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.judge import judge_removals
-from coordinator_model.replica.session_timer import JudgementContext, session_timeout_ms
+from coordinator_model.replica.session_timer import session_timeout_ms
 from coordinator_model.states import SESSION_EXPIRED, Cause, GroupState, GroupType
 
 Heard = tuple[str, int, int | None]

@@ -3,7 +3,7 @@
 from coordinator_model.events import JoinAnswered
 from coordinator_model.replica.classic import is_gone
 from coordinator_model.replica.group import GroupReplica
-from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.states import GroupState, GroupType
 
 

@@ -15,6 +15,7 @@ from coordinator_model.replica import join_lines, recorded, rolled_back_replacem
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL, assigned_work
 from coordinator_model.replica.conversion import PROTOCOL_TYPES, become_classic
 from coordinator_model.replica.group import GroupReplica, Leave
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.member_blobs import fill_blobs
 from coordinator_model.replica.removals import join_phase
@@ -27,7 +28,7 @@ from coordinator_model.replica.removals.removal import (
     remove_member,
 )
 from coordinator_model.replica.returns import came_back
-from coordinator_model.replica.session_timer import JudgementContext, may_have_loaded_since
+from coordinator_model.replica.session_timer import may_have_loaded_since
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import Cause, GroupState, GroupType
 

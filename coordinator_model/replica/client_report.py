@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from coordinator_model.events import ClientPoll, MetricsExported, MetricsPushed
 from coordinator_model.replica import poll_times
 from coordinator_model.replica.group import GroupReplica, Leave
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.poll_end import missed_cause
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.leaves import poll_departure, remember_leave
 from coordinator_model.replica.removals.removal import add_departure, withdraw
 from coordinator_model.replica.removals.session_end import own_cause
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import MEMBER_REMOVED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
 

@@ -9,16 +9,11 @@ a downgrade is gone after it. No incident ends: the group lives on.
 from collections.abc import Collection
 
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.ended_phase import phase_limit_ms
 from coordinator_model.replica.removals.removal import remove_member, withdraw
-from coordinator_model.replica.session_timer import (
-    JudgementContext,
-    latest_session,
-    moves_since_heard,
-    session_timeout_ms,
-    unheard_since,
-)
+from coordinator_model.replica.session_timer import latest_session, moves_since_heard, session_timeout_ms, unheard_since
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import GroupType
 

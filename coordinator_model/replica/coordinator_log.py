@@ -18,6 +18,7 @@ from dataclasses import replace
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import JOINED, LEFT, PENDING_GONE, REPLACED, CoordinatorLine, RecordRead
 from coordinator_model.replica.group import GroupReplica, Leave
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.notes import JoiningMember, LoggedRemoval
 from coordinator_model.replica.poll_end import missed_cause
@@ -25,7 +26,7 @@ from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.leaves import leave_cause, remember_leave
 from coordinator_model.replica.removals.removal import add_departure, withdraw
 from coordinator_model.replica.removals.session_end import own_cause
-from coordinator_model.replica.session_timer import JudgementContext, blamed_reset, session_timeout_ms
+from coordinator_model.replica.session_timer import blamed_reset, session_timeout_ms
 from coordinator_model.states import (
     MEMBER_REMOVED,
     POLL_EXCEEDED,

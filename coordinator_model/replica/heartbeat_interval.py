@@ -1,8 +1,8 @@
 """How often a member sends heartbeats: fewer than three in a session timeout leave no room for a lost one."""
 
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.session_timer import JudgementContext
 
 HEARTBEATS_A_SESSION = 3
 """``heartbeat.interval.ms`` should be at most a third of the session timeout: two may be lost."""

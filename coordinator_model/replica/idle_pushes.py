@@ -15,10 +15,10 @@ from dataclasses import replace
 from coordinator_model.events import MetricsExported, MetricsPushed
 from coordinator_model.replica.client_report import is_of, known_as, left_overdue, removed_overdue
 from coordinator_model.replica.group import GroupReplica, Leave
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.poll_end import GAP_MS, SHARE, PollEnd, missed_cause, poll_end, stopped_at_its_end
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
 EARLY_MS = 500

@@ -20,6 +20,7 @@ from coordinator_model.replica.classic import (
     prepare_rebalance,
 )
 from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Leave
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.member_blobs import fill_topics, from_base64
 from coordinator_model.replica.notes import PendingMember, UnansweredJoin
@@ -29,7 +30,7 @@ from coordinator_model.replica.removals.ended_phase import EARLY_MS, ROUNDED_MS
 from coordinator_model.replica.removals.leaves import came_after, poll_departure, remember_leave
 from coordinator_model.replica.removals.removal import add_departure, remove_member
 from coordinator_model.replica.removals.replacement import inherits_the_lead
-from coordinator_model.replica.session_timer import JudgementContext, touches_ms, unheard_since
+from coordinator_model.replica.session_timer import touches_ms, unheard_since
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 

@@ -7,7 +7,7 @@ in a join phase, so the silence of a member proves nothing.
 from coordinator_model.brokers.blindness import may_miss_lines
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica.group import GroupReplica
-from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.states import Cause, GroupType
 
 

@@ -7,6 +7,7 @@ from coordinator_model.errors import Error
 from coordinator_model.events import LeaveAnswered
 from coordinator_model.replica.classic import prepare_rebalance
 from coordinator_model.replica.group import GroupReplica, Leave
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.leaves import (
     CUT_MS,
@@ -16,7 +17,6 @@ from coordinator_model.replica.removals.leaves import (
     remember_leave,
 )
 from coordinator_model.replica.removals.removal import add_departure, explain_by_leave, remove_member
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 

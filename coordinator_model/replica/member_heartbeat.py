@@ -14,6 +14,7 @@ from coordinator_model.replica.classic import (
     record_heartbeat,
 )
 from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_UNANSWERED_JOINS, GroupReplica, Leave
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.modern import STATIC_LEAVE_EPOCH, derive_state, modern_member
 from coordinator_model.replica.removals.leaves import (
@@ -26,7 +27,6 @@ from coordinator_model.replica.removals.leaves import (
 )
 from coordinator_model.replica.removals.removal import add_departure, explain_by_leave, note_parked_heartbeat
 from coordinator_model.replica.returns import came_back
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause, Evidence
 
 LEAVE_EPOCH = -1

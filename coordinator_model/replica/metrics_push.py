@@ -22,8 +22,8 @@ from coordinator_model.replica.client_report import (
     removed_unseen_overdue,
 )
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause
 
 LATE_MS = 30_000

@@ -16,11 +16,11 @@ from coordinator_model.decode.records import RecordType
 from coordinator_model.events import RecordRead
 from coordinator_model.replica.conversion import become
 from coordinator_model.replica.group import GroupReplica, Leave
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Assignment, Member
 from coordinator_model.replica.removals.leaves import remember_leave
 from coordinator_model.replica.removals.removal import remove_member, withdraw
 from coordinator_model.replica.returns import came_back
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import Cause, GroupType, MemberState
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from coordinator_model.client import on_host, who
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import GroupState
 
 

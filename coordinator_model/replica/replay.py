@@ -43,10 +43,11 @@ from coordinator_model.replica import (
     zombies,
 )
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.leaves import CUT_MS, remember_undelivered
 from coordinator_model.replica.removals.removal import open_removals
-from coordinator_model.replica.session_timer import SAME_START_MS, JudgementContext
+from coordinator_model.replica.session_timer import SAME_START_MS
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import GroupState, GroupType
 

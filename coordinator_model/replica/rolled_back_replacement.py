@@ -9,12 +9,12 @@ instance joins again or a coordinator loads the log.
 
 from coordinator_model.events import JoinAnswered, SyncAnswered, parked_ms
 from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Leave
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.notes import RolledBackReplacement
 from coordinator_model.replica.removals.departure import STALL_MS
 from coordinator_model.replica.removals.ended_phase import EARLY_MS
 from coordinator_model.replica.removals.leaves import remember_leave
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause
 
 SAME_STEP_MS = 10

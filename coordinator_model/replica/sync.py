@@ -9,13 +9,13 @@ from coordinator_model.events import SyncAnswered, parked_ms
 from coordinator_model.replica import divergence, join_lines, rolled_back_replacement, waiting_syncs
 from coordinator_model.replica.classic import note_fenced, owe, prepare_rebalance, unknown_member
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.member_blobs import from_base64, read_assignment
 from coordinator_model.replica.removals import join_phase
 from coordinator_model.replica.removals.departure import STALL_MS
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, ROUNDED_MS
 from coordinator_model.replica.removals.leaves import CUT_MS
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import Evidence, GroupState, GroupType
 

@@ -10,12 +10,12 @@ from coordinator_model.client import who
 from coordinator_model.membership import Partition
 from coordinator_model.replica import poll_times
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.reconciliation import KINDS
 from coordinator_model.replica.refusals import refused_as_member
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.returns import beside
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_member, name_of
 from coordinator_model.rules.rule import WARN_THEN_PAGE, Rule
 from coordinator_model.rules.streams import STREAMS_SEVERITY, is_streams

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
 from coordinator_model.replica.group import GroupReplica
-from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.rules.broker_watch import BrokerWatch
 from coordinator_model.rules.findings import Finding, Verdict
 from coordinator_model.rules.registry import HEARTBEAT_RULES, REGISTRY, VIOLATIONS

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 
 from coordinator_model.client import Name, names_of
 from coordinator_model.replica.group import GroupReplica, Leave
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import Finding, Verdict, about_member, name_of
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity

@@ -8,8 +8,8 @@ design, and streams groups are assigned tasks, so neither is judged.
 from collections import defaultdict
 
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import MAX_PARTITIONS_NAMED, NOTHING, Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
 from coordinator_model.rules.settled import quiet_since_ms, settled_ms

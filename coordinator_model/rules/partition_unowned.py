@@ -7,7 +7,7 @@ subscribed ones by name. Nor is a group in which no member owns a partition of a
 
 from coordinator_model.membership import Partition, unowned
 from coordinator_model.replica.group import GroupReplica
-from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.rules.findings import MAX_PARTITIONS_NAMED, NOTHING, Finding, Verdict, about_group
 from coordinator_model.rules.rule import WARN_THEN_PAGE, Rule
 from coordinator_model.rules.settled import quiet_since_ms

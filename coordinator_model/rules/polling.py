@@ -7,9 +7,10 @@ stop, and it keeps its partitions, which nobody reads, until its session ends.
 from coordinator_model.brokers.blindness import may_miss_lines
 from coordinator_model.replica import poll_times
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.poll_end import poll_end, stopped_at_its_end
-from coordinator_model.replica.session_timer import JudgementContext, is_covered, latest_session
+from coordinator_model.replica.session_timer import is_covered, latest_session
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_member, name_of
 from coordinator_model.rules.rule import WARN_THEN_PAGE, Rule
 from coordinator_model.states import Cause, Evidence, GroupState, Severity

@@ -6,7 +6,7 @@ soon, or if several generations in a row are given up.
 """
 
 from coordinator_model.replica.group import GroupReplica
-from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity

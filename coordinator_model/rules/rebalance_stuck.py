@@ -9,9 +9,9 @@ assignment. A KIP-848 group waits for the members that have not revoked the part
 from typing import NamedTuple
 
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.modern import is_reconciled
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group, name_of
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType, Severity

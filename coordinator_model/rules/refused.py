@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from coordinator_model.errors import Error
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.notes import Refusal
 from coordinator_model.replica.refusals import JOIN_REFUSALS, over_ms
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity

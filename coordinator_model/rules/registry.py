@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from coordinator_model.lag.lag_context import LagContext
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules import (
     broker_clock,
     coordinator,

@@ -4,7 +4,7 @@ The replica adopts the record. Either lines were lost, or this monitor is wrong.
 """
 
 from coordinator_model.replica.group import GroupReplica
-from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity

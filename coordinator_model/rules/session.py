@@ -29,6 +29,7 @@ from coordinator_model.brokers.leadership import STALE_MS
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica import join_lines
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.refusals import refused_as_member
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
@@ -37,7 +38,6 @@ from coordinator_model.replica.removals.phases import PhaseStart
 from coordinator_model.replica.removals.session_end import own_cause
 from coordinator_model.replica.session_timer import (
     SAME_START_MS,
-    JudgementContext,
     Session,
     blamed_reset,
     blindly_heard_ms,

@@ -7,7 +7,7 @@ thousand replicas in one batch would delay everything else.
 import zlib
 
 from coordinator_model.replica.group import GroupReplica
-from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.states import GroupType
 
 ROUND_MS = 1_000

@@ -13,8 +13,8 @@ from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.heartbeat_interval import HEARTBEATS_A_SESSION, is_slow
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity

@@ -6,8 +6,9 @@ case all members fall silent together, and no other heartbeat can prove a verdic
 """
 
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.session_timer import JudgementContext, latest_session, session_timeout_ms, unseen_from_ms
+from coordinator_model.replica.session_timer import latest_session, session_timeout_ms, unseen_from_ms
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
 from coordinator_model.rules.settled import quiet_since_ms

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from coordinator_model.errors import Error
 from coordinator_model.membership import partitions_of
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.notes import Zombie
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.findings import Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, Severity

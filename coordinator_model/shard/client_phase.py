@@ -3,9 +3,9 @@
 from enum import StrEnum
 
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.modern import STATIC_LEAVE_EPOCH, is_reconciled
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import GroupState, GroupType
 
 

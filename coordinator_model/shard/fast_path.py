@@ -7,7 +7,7 @@ If a member has a finding or fewer than two heartbeats, or its group rebalances,
 from collections.abc import Iterator
 
 from coordinator_model.brokers.accepted_heartbeats import STEP_MS
-from coordinator_model.brokers.one_clock import LULL_MS
+from coordinator_model.brokers.one_clock import GAP_MS
 from coordinator_model.heartbeat_block import FastRow
 from coordinator_model.shard.groups import Groups
 from coordinator_model.shard.heartbeat_table import MAX_INTERVAL_MS
@@ -45,7 +45,7 @@ class FastPath:
         proof_due_ms = clock.accepted.next_ms
         line_ms, done = broker.line_ms, 0
         for order_ms, group, member_id, generation, error, applied_ms, arrival_ms, name in rows:
-            if error != 0 or order_ms >= due_ms or order_ms - line_ms > LULL_MS:
+            if error != 0 or order_ms >= due_ms or order_ms - line_ms > GAP_MS:
                 break
             if name != coordinator and names.get(name) != coordinator:
                 break

@@ -25,6 +25,7 @@ from coordinator_model.events import (
 from coordinator_model.replica.admission import UNKNOWN_GROUP, why_not
 from coordinator_model.replica.advance import take_heartbeats, take_over
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.refusals import JOIN_REFUSALS, counts_to_report, is_idle
 from coordinator_model.replica.replay import (
     GroupEvent,
@@ -34,7 +35,6 @@ from coordinator_model.replica.replay import (
     plain_heartbeat,
     replay,
 )
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.registry import HEARTBEAT_RULES
 from coordinator_model.rules.session import judge
 from coordinator_model.shard.broker_reports import BrokerReports

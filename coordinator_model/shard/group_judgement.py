@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from coordinator_model.events import FAR_MS
 from coordinator_model.replica.advance import advance, conclude, end_if_tombstoned, lost_by_ms
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.replay import GroupEvent
-from coordinator_model.replica.session_timer import JudgementContext, is_heard
+from coordinator_model.replica.session_timer import is_heard
 from coordinator_model.rules.evaluate import Evaluation, evaluate, need_heartbeats, violated
 from coordinator_model.rules.findings import Finding
 from coordinator_model.shard.broker_reports import BrokerReports

@@ -10,7 +10,7 @@ from coordinator_model.brokers.broker_clock import CoordinatorTracker
 from coordinator_model.events import FAR_MS
 from coordinator_model.replica.advance import take_heartbeats
 from coordinator_model.replica.group import GroupReplica
-from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.shard import snapshot
 from coordinator_model.shard.agenda import Agenda
 from coordinator_model.shard.commit_times import CommitTimes
@@ -79,7 +79,7 @@ class Groups:
             by_records=self.clock.by_records,
             coordinates_ms=self.clock.accepted.newest_arrival_ms,
             claims=self.clock.claims,
-            lull_ms=self.clock.lull_ms,
+            last_gap_ms=self.clock.last_gap_ms,
             reported={told.rule: told.severity for told in self.memory.reported.get(group, ()) if told.who == group},
         )
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import GroupState
 
 REPORTED_WITHIN_MS = 60_000

@@ -4,11 +4,11 @@ from typing import Any
 
 from coordinator_model.replica import poll_times
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.rebalances import AT_REST
 from coordinator_model.replica.reconciliation import group_fields, member_fields, shown_assignment, waits
 from coordinator_model.replica.session_timer import (
-    JudgementContext,
     Session,
     is_covered,
     latest_session,

@@ -18,8 +18,8 @@ from coordinator_model.decode.records import RecordType
 from coordinator_model.events import RecordRead
 from coordinator_model.replica.assigned_work import STREAMS_PROTOCOL
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.replay import replay
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules import setup
 from coordinator_model.rules.findings import Finding
 from coordinator_model.rules.partition_owned_twice import owned_twice

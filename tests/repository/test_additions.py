@@ -63,7 +63,7 @@ def copy(tmp_path):
 DUMMY_RULE = '''"""``dummy-rule``: a group is not stable."""
 
 from coordinator_model.replica.group import GroupReplica
-from coordinator_model.replica.session_timer import JudgementContext
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, GroupState, Severity

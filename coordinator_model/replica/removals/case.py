@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.together import Together
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import Cause
 
 

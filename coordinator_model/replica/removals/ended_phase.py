@@ -5,14 +5,10 @@ from itertools import chain
 from typing import NamedTuple
 
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.phases import NO_JOIN_SEEN, EndedPhase, JoinPhase
-from coordinator_model.replica.session_timer import (
-    JudgementContext,
-    may_have_loaded_since,
-    moves_since_heard,
-    touches_ms,
-)
+from coordinator_model.replica.session_timer import may_have_loaded_since, moves_since_heard, touches_ms
 from coordinator_model.states import Cause
 
 EARLY_MS, LATE_MS = 10, 200

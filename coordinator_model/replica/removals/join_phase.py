@@ -11,10 +11,10 @@ deadline of a member that is gone.
 
 from coordinator_model.events import JoinAnswered
 from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, phase_limit_ms, unreported_phase
 from coordinator_model.replica.removals.phases import NEWCOMER, EndedPhase, JoinPhase, JoinsSeen, PhaseEnd, PhaseStart
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import GroupState
 
 NEW_MEMBER_MS = 300_000

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.poll_end import missed_cause
 from coordinator_model.replica.removals import replacement
 from coordinator_model.replica.removals.case import (
@@ -41,7 +42,7 @@ from coordinator_model.replica.removals.session_end import possible_end, session
 from coordinator_model.replica.removals.sync_timeout import not_synced
 from coordinator_model.replica.removals.together import Shared, Together, context_before, may_precede
 from coordinator_model.replica.removals.uncertain import Inference, cause_is_uncertain
-from coordinator_model.replica.session_timer import JudgementContext, lines_lost, moves_since_heard, session_timeout_ms
+from coordinator_model.replica.session_timer import lines_lost, moves_since_heard, session_timeout_ms
 from coordinator_model.states import MEMBER_REMOVED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
 MOVE_KNOWN_MS = 20_000

@@ -1,9 +1,9 @@
 """Members that left, kept to explain a removal that is seen later, and to recognise a member that comes back."""
 
 from coordinator_model.replica.group import LEAVE_MEMORY_MS, MAX_LEAVES, MAX_UNANSWERED_JOINS, GroupReplica, Leave
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import POLL_EXCEEDED, Cause, Evidence
 
 CUT_MS = 2

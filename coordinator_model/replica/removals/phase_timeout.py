@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable
 
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.phases import EndedPhase
-from coordinator_model.replica.session_timer import JudgementContext, when_awake_ms
+from coordinator_model.replica.session_timer import when_awake_ms
 
 
 def phase_due_ms(phase: EndedPhase, session_ends_ms: Iterable[int], context: JudgementContext) -> int | None:

@@ -3,6 +3,7 @@
 from coordinator_model.client import who
 from coordinator_model.events import JoinAnswered
 from coordinator_model.replica.group import MAX_DEPARTURES, NO_RECORD, GroupReplica, Leave
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.notes import Violation
 from coordinator_model.replica.reconciliation import KINDS
@@ -10,7 +11,7 @@ from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.ended_phase import ended_phase, sync_timeout_ms
 from coordinator_model.replica.removals.join_phase import was_kept
 from coordinator_model.replica.removals.leaves import has_left, heard_since, left_a_deposed_coordinator, remember_leave
-from coordinator_model.replica.session_timer import JudgementContext, commits_ms, moves_since_heard, touches_ms
+from coordinator_model.replica.session_timer import commits_ms, moves_since_heard, touches_ms
 from coordinator_model.states import MEMBER_REMOVED, POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
 MAX_PARKED = 16

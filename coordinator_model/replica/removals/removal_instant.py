@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica.group import Leave
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.removals.phase_timeout import too_young
@@ -13,7 +14,6 @@ from coordinator_model.replica.removals.together import Together, context_before
 from coordinator_model.replica.session_timer import (
     AWAKE_BEFORE_LINE_MS,
     TIMER_EARLY_MS,
-    JudgementContext,
     Span,
     blindly_heard_ms,
     deadlines,

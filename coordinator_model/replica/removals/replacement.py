@@ -4,6 +4,7 @@ from coordinator_model.brokers.timer_reset import ASLEEP_AFTER_MS
 from coordinator_model.client import who
 from coordinator_model.events import JoinAnswered
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, phase_limit_ms
@@ -11,7 +12,6 @@ from coordinator_model.replica.removals.removal_instant import ends, may_have_be
 from coordinator_model.replica.removals.sync_timeout import sync_deadline_ms
 from coordinator_model.replica.removals.together import Together
 from coordinator_model.replica.session_timer import (
-    JudgementContext,
     earliest_load_ms,
     gone_by_ms,
     moves_since_heard,
@@ -87,13 +87,13 @@ def _joined_as_coordinator_woke(departure: Departure, together: Together) -> boo
 def _due_and_awake_ms(departure: Departure, together: Together) -> tuple[int, int] | None:
     """Return when a session was due in a pause, and when its coordinator woke; None: it was not due in one.
 
-    A lull is too short to be told from a busy coordinator, but no line shows that the timers ran in it.
+    A short gap in its lines cannot be told from a busy coordinator, but no line shows that the timers ran in it.
     """
-    slept, (lull_from_ms, lull_to_ms) = slept_over(departure, together.context), together.context.lull_ms
+    slept, (gap_from_ms, gap_to_ms) = slept_over(departure, together.context), together.context.last_gap_ms
     if slept is not None:
         return slept[1], slept[0].woke_ms or 0
     due_ms = ends(together.spans.of(departure))[1]
-    return (due_ms, lull_to_ms) if lull_from_ms + ASLEEP_AFTER_MS <= due_ms < lull_to_ms else None
+    return (due_ms, gap_to_ms) if gap_from_ms + ASLEEP_AFTER_MS <= due_ms < gap_to_ms else None
 
 
 def _first_starters(together: Together) -> list[tuple[int, int]]:

@@ -9,11 +9,12 @@ from itertools import pairwise
 
 from coordinator_model.client import who
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.leaves import CUT_MS
 from coordinator_model.replica.removals.removal import RETRIED_MS
-from coordinator_model.replica.session_timer import JudgementContext, session_timeout_ms
+from coordinator_model.replica.session_timer import session_timeout_ms
 from coordinator_model.states import Cause
 
 PAUSE_MS = 500

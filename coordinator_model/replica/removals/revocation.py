@@ -4,11 +4,12 @@ A member has to revoke the partitions that the coordinator takes from it. A clas
 and to sync. Each member has a timer of its own for that.
 """
 
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals import retried_timer
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.ended_phase import EARLY_MS
-from coordinator_model.replica.session_timer import JudgementContext, session_timeout_ms, unheard_since, when_awake_ms
+from coordinator_model.replica.session_timer import session_timeout_ms, unheard_since, when_awake_ms
 
 
 def not_revoked(case: Case) -> Answer:

@@ -2,6 +2,7 @@
 
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.poll_end import stopped_polling
 from coordinator_model.replica.removals import retried_timer
@@ -20,7 +21,6 @@ from coordinator_model.replica.removals.revocation import own_timers_ms
 from coordinator_model.replica.removals.together import Together
 from coordinator_model.replica.session_timer import (
     TIMER_EARLY_MS,
-    JudgementContext,
     blamed_reset,
     lines_lost,
     removal_deadline_ms,

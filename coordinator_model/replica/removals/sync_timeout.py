@@ -3,11 +3,12 @@
 All such members of a generation are removed together (``GroupMetadataManager.expirePendingSync``).
 """
 
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMissed
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.removals.together import Together
-from coordinator_model.replica.session_timer import JudgementContext, may_have_loaded_since, when_awake_ms
+from coordinator_model.replica.session_timer import may_have_loaded_since, when_awake_ms
 
 
 def not_synced(case: Case) -> Answer:

@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import ROUNDED_MS, note_starter_timeout
 from coordinator_model.replica.removals.phases import EndedPhase
-from coordinator_model.replica.session_timer import JudgementContext, Span, deadlines
+from coordinator_model.replica.session_timer import Span, deadlines
 
 Result = TypeVar("Result")
 

@@ -13,17 +13,12 @@ from coordinator_model.brokers.blindness import may_have_lived_until_ms, may_mis
 from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS
 from coordinator_model.replica import join_lines
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.case import SessionExpired, Timeout
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.together import Together
-from coordinator_model.replica.session_timer import (
-    JudgementContext,
-    deadlines,
-    latest_deadline_ms,
-    session_timeout_ms,
-    unheard_since,
-)
+from coordinator_model.replica.session_timer import deadlines, latest_deadline_ms, session_timeout_ms, unheard_since
 from coordinator_model.states import Cause
 
 RECENT_MS = 600_000

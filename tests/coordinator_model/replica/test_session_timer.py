@@ -4,10 +4,10 @@ import pytest
 
 from coordinator_model.brokers.leadership import STALE_MS, Claim
 from coordinator_model.brokers.timer_reset import TimerReset
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.session_timer import (
-    JudgementContext,
     blamed_reset,
     deadlines,
     is_covered,

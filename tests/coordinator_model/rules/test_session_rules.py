@@ -3,9 +3,9 @@
 import pytest
 
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules.session import judge_unjudged
 from coordinator_model.states import Cause, Evidence
 from coordinator_model.thresholds import Thresholds

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from coordinator_model.added_partitions import NOTICED_AFTER_MS
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.rules import setup
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.states import GroupState, GroupType

@@ -9,11 +9,11 @@ import pytest
 
 from coordinator_model.replica.advance import conclude
 from coordinator_model.replica.group import GroupReplica, Leave
+from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import phase_limit_ms, sync_timeout_ms
 from coordinator_model.replica.removals.phases import JoinPhase, PhaseStart
-from coordinator_model.replica.session_timer import JudgementContext
 from coordinator_model.states import SESSION_EXPIRED, Cause, Evidence
 from coordinator_model.thresholds import Thresholds
 from tests.support.story import T0, Story, Who, rebalance, stable
@@ -871,7 +871,7 @@ def test_of_two_timers_that_came_due_in_one_pause_the_earlier_runs_first(play, l
 
 # whether probes are answered between 15,000 and 16,700 -> told
 @pytest.mark.parametrize(("probed", "told"), [(False, []), (True, [("session-expired", "pod-1")])])
-def test_a_successor_that_joins_after_a_lull_may_have_replaced_its_predecessor(probed, told):
+def test_a_successor_that_joins_after_a_gap_may_have_replaced_its_predecessor(probed, told):
     """The phase goes on since 9,000. pod-1's session is due at 15,500, and its next self asks to join at 16,700."""
     story = stable("m1", "m2", OLD).beats("m1", 1_000, 8_000).beats("m2", 1_000, 8_000).beats("old", 1_500, 8_500)
     story.leave(9_000, "m2").beat(9_500, "old", error=27).beats("m1", 10_000, 14_000, error=27)
