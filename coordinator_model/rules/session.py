@@ -25,7 +25,6 @@ risk, and ``telemetry-uncovered`` reports that.
 from collections.abc import Sequence
 
 from coordinator_model.brokers.blindness import may_miss_lines
-from coordinator_model.brokers.leadership import STALE_MS
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.replica import join_lines
 from coordinator_model.replica.group import GroupReplica
@@ -125,7 +124,7 @@ def _past_deadline(
     deadline_ms, proof_ms = session.end_ms, base_ms + timeout_ms // 2
     if member.in_kip848_group or _may_miss_lines(replica, base_ms, deadline_ms, context):  # its removal decides
         return _unproved(replica, member, context, session)
-    disputed_ms = min(context.disputed_until_ms(context.progress_ms), verdict_ms + STALE_MS)
+    disputed_ms = context.disputed_until_ms(context.progress_ms)
     if context.progress_ms < disputed_ms:  # all sessions may have restarted at another broker
         return _unproved(replica, member, context, session, disputed_ms)
     unproved_ms = _waits_for_proof_ms(context, proof_ms, deadline_ms)
