@@ -187,7 +187,7 @@ class CoordinatorTracker(SteppedClocks):
         clock = self._clock(broker)
         clock.heard_since_ms = clock.heard_since_ms if clock.line_ms else line_ms
         before_ms, clock.line_ms = clock.line_ms, max(clock.line_ms, line_ms)
-        if before_ms and line_ms - before_ms > GAP_MS:
+        if before_ms and line_ms - before_ms > GAP_MS and clock.was_probed_before(before_ms):
             clock.gap_from_ms, clock.gap_to_ms = before_ms, line_ms
         if not clock.was_probed_after_the_hole:
             self._blame_no_pause_of(broker, clock)

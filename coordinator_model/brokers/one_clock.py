@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 PROBE_DUE_MS = 2_500
 """After a hole the next probe comes within this time, even if it has to reconnect."""
 GAP_MS = 1_000
-"""If lines are further apart than this, two probes made none: the broker was paused or busy."""
+"""If the lines of a probed broker are further apart than this, two probes made none: it was paused or busy."""
 MAX_PROBES = 8
 """Probe connections kept per broker. The last number of a broken connection stays behind."""
 

@@ -44,7 +44,7 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
     if replica.generation_since_ms > at_ms and generation < replica.generation:
         return  # a late record of an earlier generation: a later one has been answered since
     if recorded.counts_from_the_log(replica, value):
-        recorded.count_from_the_log(replica, value, at_ms)
+        recorded.revert_to_loaded(replica, value, at_ms)
     replacement = recorded.is_written_again(replica, generation)
     listed = {item["memberId"]: item for item in value["members"]}
     replica.unexpected += len(value["members"]) - len(listed)

@@ -271,7 +271,7 @@ def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: J
     if not newcomer or not (event.error == Error.FENCED_INSTANCE_ID or waited):
         return
     former = _former_members(replica, event)
-    # Who seems to join just after its arrival came before it, unless that one is its successor: it is answered then.
+    # Who seems to join just after the newcomer's arrival came before it. Its successor joins as it is answered.
     since_ms = max(event.arrival_ms, min(event.arrival_ms + EARLY_MS, event.answer_ms - ROUNDED_MS))
     if any((m.joined_ms or 0) > since_ms for m in former):
         _was_in_between(replica, event, former, context)

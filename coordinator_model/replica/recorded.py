@@ -86,11 +86,11 @@ def counts_from_the_log(replica: GroupReplica, value: dict[str, Any]) -> bool:
     return generation < replica.generation or bool(lacking)
 
 
-def count_from_the_log(replica: GroupReplica, value: dict[str, Any], at_ms: int) -> None:
+def revert_to_loaded(replica: GroupReplica, value: dict[str, Any], at_ms: int) -> None:
     """Revert to the last record, which the coordinator that wrote this one has loaded.
 
-    A record of the same generation keeps the instant at which that generation was announced: the group was stable when
-    this record was written (``ClassicGroup``, ``currentStateTimestamp``).
+    If this record has the same generation, it has the same instant, too: that of the announcement. A coordinator that
+    loads a group takes the instant from the log (``GroupMetadataManager.replay``, ``currentStateTimestamp``).
     """
     replica.revert_to_last_record(at_ms)
     announced_ms = value.get("currentStateTimestamp", -1)

@@ -26,8 +26,9 @@ class FastPath:
         """Apply heartbeats up to the first that must take the slow path; return how many were applied.
 
         The one that must take the slow path is consumed from ``rows`` too. A heartbeat is applied here if the
-        coordinator answered it 0, the member is known in that generation, no timer reset is open, and no verdict is due
-        before it. The loop touches only arrays and local variables, because nearly all events pass through it.
+        coordinator answered it 0, the member is known in that generation, no timer reset is open, no verdict is due
+        before it, and there is no gap in the coordinator's lines before it. The loop touches only arrays and local
+        variables, because nearly all events pass through it.
         """
         heartbeat_table, clock = self._groups.heartbeat_table, self._groups.clock
         coordinator, due_ms = clock.coordinator, self._groups.agenda.due_ms

@@ -61,27 +61,33 @@ def moved_ahead(records: list[RecordRead], hold_ms: int) -> dict[int, int]:
     moved: dict[int, int] = {}
     next_ms = FAR_MS
     of_group: dict[str, int] = {}
-    announced: dict[str, int] = {}
+    announced: dict[str, tuple[int | None, int]] = {}
     for record in sorted(records, key=attrgetter("offset"), reverse=True):
-        group, at_ms = record.group, record.order_ms
+        group, at_ms, (generation, announced_ms) = record.group, record.order_ms, _announced(record, hold_ms)
+        if at_ms > next_ms + hold_ms:
+            of_group.clear()
+            announced.clear()
         if min(next_ms, of_group.get(group, FAR_MS)) < at_ms <= next_ms + hold_ms:
-            of_group[group] = min(next_ms, of_group.get(group, FAR_MS), announced.get(group, FAR_MS))
+            next_generation, next_announced_ms = announced.get(group, (None, FAR_MS))
+            is_next = generation is None or generation != next_generation
+            of_group[group] = min(next_ms, of_group.get(group, FAR_MS), next_announced_ms if is_next else FAR_MS)
             moved[record.offset] = of_group[group]
         else:
             next_ms = at_ms
-        announced[group] = _announced_ms(record, hold_ms)
+        announced[group] = generation, announced_ms
     return moved
 
 
-def _announced_ms(record: RecordRead, hold_ms: int) -> int:
-    """Return when the generation of a record was announced; of another record, when it was written.
+def _announced(record: RecordRead, hold_ms: int) -> tuple[int | None, int]:
+    """Return the generation of a record, and when it was announced; of another record None, and when it was written.
 
     The members' JoinGroups are answered before the leader's SyncGroup, whose assignment the record has.
     """
+    at_ms = record.order_ms
     if record.record_type != RecordType.GROUP_METADATA or record.value is None:
-        return record.order_ms
+        return None, at_ms
     announced_ms: int = record.value.get("currentStateTimestamp", -1)
-    return announced_ms if record.order_ms - hold_ms <= announced_ms <= record.order_ms else record.order_ms
+    return record.value["generation"], announced_ms if at_ms - hold_ms <= announced_ms <= at_ms else at_ms
 
 
 def no_later(rows: list[CommitRow], written_ms: list[tuple[int, int]], hold_ms: int) -> list[CommitRow]:

@@ -63,7 +63,7 @@ def life(
     ]
     rows += [{"source": "cluster", "timestamp_ms": at_ms, "leaders": [node]} for at_ms, node in named]
     events = tuple(
-        Event(at_ms, do, "1") for pause in paused for at_ms, do in zip(pause, ("pause", "resume"), strict=True)
+        Event(at_ms, do, "2") for pause in paused for at_ms, do in zip(pause, ("pause", "resume"), strict=True)
     )
     plan = Plan(1, "classic", 60_000, (Client("c", protocol),), events, metadata_ms=metadata_ms, start_ms=0)
     plan = replace(plan, clock_offsets_ms=ahead_ms)

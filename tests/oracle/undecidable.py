@@ -4,7 +4,7 @@ They are counted apart and printed, never left out silently.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from coordinator_model.brokers.coordinator_check import REFUSALS
@@ -207,7 +207,7 @@ def _expired_as_it_woke(life: Life, removal: Removal) -> bool:
     what, rule, member_id, at_ms, _ = removal
     due_ms, by = _session_end_ms(life, member_id, at_ms), _removed_by(life, member_id, at_ms)
     woke_ms = [
-        b for a, b in _short_pauses(life) if due_ms is not None and a <= due_ms < b and abs(at_ms - b) <= HELD_MS
+        b for a, b in _short_pauses(life, by) if due_ms is not None and a <= due_ms < b and abs(at_ms - b) <= HELD_MS
     ]
     if what != MISSING or rule != SESSION_EXPIRED or not woke_ms:
         return False
@@ -508,10 +508,10 @@ def _has_no_start(life: Life, by: set[str], at_ms: int) -> bool:
     return bool(signs) and not any(_arrived_at(row, signs[-1]) for row in life.rows)
 
 
-def _short_pauses(life: Life) -> list[tuple[int, int]]:
-    """Return the start and end of each pause that is too short to be told from a busy broker."""
+def _short_pauses(life: Life, of: Collection[str] | None = None) -> list[tuple[int, int]]:
+    """Return the start and end of each pause, of some brokers or of any, too short to be told from a busy broker."""
     events = [(event.do, event.who, life.plan.start_ms + event.at_ms) for event in life.plan.events]
-    began = [(who, at_ms) for do, who, at_ms in events if do == "pause"]
+    began = [(who, at_ms) for do, who, at_ms in events if do == "pause" and (of is None or f"broker-{who}" in of)]
     ended = [(who, at_ms) for do, who, at_ms in events if do == "resume"]
     pairs = [(from_ms, until_ms) for who, from_ms in began for other, until_ms in ended if who == other]
     return [(a, b) for a, b in pairs if 0 < b - a <= Thresholds().progress_gap_ms]

@@ -54,12 +54,13 @@ def _had_missed_its_sync(departure: Departure, together: Together) -> bool:
     That removal began the phase (``GroupMetadataManager.expirePendingSync``), so nothing shows that the group was
     stable after it, and no other cause of the phase. The member may have died while its SyncGroup waited for the
     leader's: then it had synced, though the SyncGroup has no line. So it has to have been heard since it joined, and
-    nobody else may have missed the sync: that may have been the leader.
+    nobody may have missed the sync who has no successor: that may have been the leader.
     """
     member, phase, sync_ms = departure.member, departure.phase, sync_deadline_ms(departure, together.context)
     if sync_ms is None or (member.last_heartbeat_ms or 0) <= (member.timer_reset_ms or 0):
         return False
-    if any(other is not departure and other.member.awaiting_sync for other in together.departures):
+    gone = (other for other in together.departures if other is not departure and other.successor is None)
+    if any(other.member.awaiting_sync for other in gone):
         return False
     ran_ms = when_awake_ms(sync_ms, together.context)
     if departure.removed_ms <= ran_ms + EARLY_MS or phase.began_after_ms > ran_ms + LATE_MS:

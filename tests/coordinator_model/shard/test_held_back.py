@@ -30,8 +30,8 @@ def test_a_record_is_applied_no_later_than_the_next(name):
     assert moved_ahead(sorted(records), HOLD_MS) == moved
 
 
-# group, instant, and when its generation was announced, of each record -> when records are applied before their own
-# instant, by offset
+# group, instant, and when its generation was announced, of each record, and its generation if it is not the first with
+# that -> when records are applied before their own instant, by offset
 GENERATIONS = {
     "answers of the next generation come after the last one's record": (
         [("g", 4_990, 4_980), ("g", 5_000, 4_995), ("g", 4_000, 3_990)],
@@ -44,6 +44,14 @@ GENERATIONS = {
     ),
     "no clock differs": ([("g", 3_995, 3_985), ("g", 4_000, 3_990)], {}),
     "the instant is from the log, by the predecessor's clock": ([("g", 5_000, 4_995), ("g", 4_000, 4_995)], {0: 4_000}),
+    "the next record is of the same generation, read from the log": (
+        [("g", 5_000, 3_500, 7), ("g", 4_000, 3_500, 7)],
+        {0: 4_000},
+    ),
+    "a jump ends what follows from the offsets": (
+        [("g", 90_000, 89_990), ("g", 90_100, 90_000), ("h", 1_000, 900), ("g", 5_000, 4_990), ("g", 4_000, 3_990)],
+        {3: 3_990},
+    ),
     "the instant is from the log, of long ago": ([("g", 95_000, 94_995), ("g", 94_000, 2_000)], {0: 94_000}),
 }
 
@@ -51,10 +59,10 @@ GENERATIONS = {
 @pytest.mark.parametrize("name", GENERATIONS)
 def test_a_record_is_applied_before_the_next_generation_of_its_group_is_announced(name):
     written, moved = GENERATIONS[name]
-    records = [
-        RecordRead(at_ms, RECORD_RANK, "offsets", 0, offset, group, 2, {}, {"currentStateTimestamp": announced_ms})
-        for offset, (group, at_ms, announced_ms) in enumerate(written)
-    ]
+    records = []
+    for offset, (group, at_ms, announced_ms, *generation) in enumerate(written):
+        value = {"generation": generation[0] if generation else offset, "currentStateTimestamp": announced_ms}
+        records.append(RecordRead(at_ms, RECORD_RANK, "offsets", 0, offset, group, 2, {}, value))
     assert moved_ahead(sorted(records), HOLD_MS) == moved
 
 

@@ -981,6 +981,8 @@ UNSYNCED = {
     "another member's leave began the phase": (lambda story: story.leave(21_000, "m2"), 23_500, []),
     "another member's session had ended before": (lambda story: without(story, "m2", 13_100), 23_500, []),
 }
+BOTH = (replace(OLD, session_ms=20_000), Who("former", instance_id="pod-2", port=5_011, session_ms=20_000))
+BACK = (NEW, Who("next", instance_id="pod-2", port=5_012))
 
 
 def without(story, member, since_ms):
@@ -1003,6 +1005,18 @@ def test_a_static_member_that_had_not_synced_in_time_was_not_replaced(name):
     story = changes(story).beat(24_000, "m1", 2, error=27)
     answers = returns(story, came_ms, 24_500, generation=3)
     assert answers.facts("rebalance-timeout", "member_id", "deadline_ms") == told
+
+
+def test_two_static_members_that_had_not_synced_in_time_were_not_replaced():
+    """The leader had synced. Both are heard, and their successors come after the sync was due."""
+    story = group("m1", *BOTH).beats("old", 1_000, 8_000).beats("former", 1_000, 8_000).beat(9_000, "m1", error=27)
+    story.join(9_500, "m1", 2, listed=["m1", *BOTH]).record(9_540, 2, "m1", *BOTH).sync(9_550, "m1", 2, leader=True)
+    story.beats("m1", 10_000, 19_000, generation=2).beat(24_000, "m1", 2, error=27)
+    for old, new in zip(BOTH, BACK, strict=True):
+        story.join(9_500, old, 2).beats(old.member_id, 10_000, 19_000, generation=2)
+        story.join(24_500, new, 3, asked="", parked_ms=1_000)
+    told = story.join(24_500, "m1", 3, listed=["m1", *BACK], parked_ms=400).play(27_000)
+    assert sorted(told.accusations) == [("rebalance-timeout", "pod-1"), ("rebalance-timeout", "pod-2")]
 
 
 def test_a_member_whose_sync_waited_for_a_leader_that_never_synced_was_replaced():
