@@ -140,18 +140,40 @@ def test_watch_says_what_is_wrong_above_what_it_saw_last(monkeypatch):
     assert json.dumps(looks[1].as_json()) == json.dumps(seen.as_json())
 
 
-def test_watch_gives_the_terminal_back_when_it_is_ended():
+ENDED_DURING = """
+import os, signal, sys
+import rich.console, rich.live
+from streaming.cli import main
+
+def ended(real):
+    def wrapped(*given, **named):
+        result = real(*given, **named)
+        if given[1:] != (False,):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return result
+    return wrapped
+
+owner, name = {place}
+setattr(owner, name, ended(getattr(owner, name)))
+main(["watch", "--every", "0.2", "--url", sys.argv[1]])
+"""
+"""`watch`, which gets SIGTERM at the end of a function of rich, unless that gets the argument False."""
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["(rich.console.Console, 'set_alt_screen')", "(rich.live.Live, 'refresh')", "(rich.live.Live, 'update')"],
+    ids=["taking the screen", "the first drawing", "a later drawing"],
+)
+def test_watch_gives_the_terminal_back_when_it_is_ended(place):
     ours, theirs = pty.openpty()
     with answering(*([EMPTY_LIST, EMPTY_LIST, READY] * 100)) as (port, _):
-        command = [sys.executable, "-m", "streaming.cli", "watch", "--url", f"http://127.0.0.1:{port}"]
+        command = [sys.executable, "-c", ENDED_DURING.format(place=place), f"http://127.0.0.1:{port}"]
         process = subprocess.Popen(
             command, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"}
         )
         os.close(theirs)
         drawn = b""
-        while b"groups" not in drawn:
-            drawn += os.read(ours, 65_536)
-        process.terminate()
         with contextlib.suppress(OSError):  # the end of a terminal
             while text := os.read(ours, 65_536):
                 drawn += text
