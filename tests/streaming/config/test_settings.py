@@ -219,6 +219,39 @@ def test_a_password_that_is_not_percent_encoded_is_masked(url):
     assert mask_url(url).startswith("p://u:********@h")
 
 
+@pytest.mark.parametrize("scheme", ["http", "https", "postgresql", "postgresql+psycopg"])
+@pytest.mark.parametrize(
+    ("login", "shown"),
+    [("u:12345678", "u:"), ("u:12345678@12345678", "u:"), (":12345678", ":"), ("12345678", "")],
+)
+def test_no_login_is_printed(scheme, login, shown):
+    assert mask_url(f"{scheme}://{login}@h:1/d?to=a@b") == f"{scheme}://{shown}{MASK}@h:1/d?to={MASK}"
+
+
+@pytest.mark.parametrize("mark", "/?#")
+def test_a_password_of_a_receiver_that_is_not_percent_encoded_is_masked(mark):
+    assert mask_url(f"https://u:a{mark}12345678@h/d") == f"https://u:{MASK}@h/d"
+
+
+@pytest.mark.parametrize(
+    ("url", "masked"),
+    [
+        ("sqlite:////data/a@b.db", "sqlite:////data/a@b.db"),
+        ("sqlite:///a:c@b.db?mode=ro", f"sqlite:///a:c@b.db?mode={MASK}"),
+        ("postgresql://u:p@h/db?application_name=a@b", f"postgresql://u:{MASK}@h/db?application_name={MASK}"),
+        ("postgresql://h/db?application_name=a@b", f"postgresql://h/db?application_name={MASK}"),
+        ("http://h:8080/p?to=me@x.org", f"http://h:8080/p?to={MASK}"),
+        ("http://[::1]:8080/@team", "http://[::1]:8080/@team"),
+        ("http://[::1]/@team", "http://[::1]/@team"),
+        ("https://hooks.example.com/@team/xyz", "https://hooks.example.com/@team/xyz"),
+        ("https://hooks.example.com:443/@team:1/xyz", "https://hooks.example.com:443/@team:1/xyz"),
+        ("https://u:p@h/@team/xyz", f"https://u:{MASK}@h/@team/xyz"),
+    ],
+)
+def test_an_at_sign_behind_the_place_is_no_login(url, masked):
+    assert mask_url(url) == masked
+
+
 def test_a_query_without_names_is_masked():
     assert mask_url("https://h/hook?12345678") == "https://h/hook?********"
     assert mask_url("https://h/hook?") == "https://h/hook?"
