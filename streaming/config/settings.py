@@ -183,7 +183,7 @@ class StoreSettings(Table):
     """The password of the database user. It comes from the environment or from `password_file`."""
     password_file: LocalPath | None = None
     """A file that holds the password, and nothing else."""
-    retention_days: Annotated[int, Field(gt=0, le=36_500)] = 30
+    retention_days: Positive = 30
     """How long closed incidents, generations and delivered messages are kept. A cluster whose `run` has been silent for
     longer than that, and for longer than 7 days, is forgotten: its incidents close, its groups are deleted.
     """
