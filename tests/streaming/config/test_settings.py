@@ -183,6 +183,19 @@ def test_a_variable_that_is_no_text_is_named(write, monkeypatch, variable):
     assert "12345678" not in str(caught.value)
 
 
+@pytest.mark.parametrize("variable", ["JARS", "GRAFANA_PASSWORD", "SERVE"])
+def test_a_variable_that_is_no_setting_is_no_problem(write, monkeypatch, variable):
+    monkeypatch.setenv(f"GROUP_MONITOR_{variable}", os.fsdecode(b"12345678\xff"))
+    load(write(""))
+
+
+@pytest.mark.parametrize("value", ["9" * 5_000, "[" * 5_000, "{a=" * 5_000])
+def test_a_variable_that_no_parser_reads_is_a_problem_of_its_own(write, monkeypatch, value):
+    monkeypatch.setenv("GROUP_MONITOR_SERVE__PORT", value)
+    with pytest.raises(ConfigError, match=r"GROUP_MONITOR_SERVE__PORT: .*a whole number is needed"):
+        load(write(""))
+
+
 def test_a_secret_file_that_is_no_text_is_named(write, tmp_path):
     (tmp_path / "secret").write_bytes(b"12345678\xff")
     with pytest.raises(ConfigError, match="secret is not UTF-8 text") as caught:
