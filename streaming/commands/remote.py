@@ -127,9 +127,11 @@ def is_list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 def _loaded(answer: Any, fits: Callable[[Any], bool]) -> Any:
     value = json.load(answer)
-    if not fits(value):
-        raise ValueError("JSON of something other than a monitor")
-    return value
+    if fits(value):
+        return value
+    if isinstance(answer, HTTPError) and is_object_with("error")(value):
+        raise click.ClickException(_told(value, answer.code))
+    raise ValueError("JSON of something other than a monitor")
 
 
 def _quoted(group: str) -> str:
@@ -147,13 +149,18 @@ def _answer(request: Request, accepted: int) -> Any:
 
 def _why(error: HTTPError) -> str:
     try:
-        body = json.load(error)
-        text = shown(body["error"])
-        clusters = f": {', '.join(map(shown, body['clusters']))}" if "clusters" in body else ""
-    except (ValueError, RecursionError, KeyError, TypeError, OSError, HTTPException):
-        return f"the monitor answered {error.code}"
-    hint = f"; set {TOKEN_VARIABLE}" if error.code == 401 else ""
-    return f"{text}{clusters}{hint}"
+        return _told(json.load(error), error.code)
+    except (ValueError, RecursionError, OSError, HTTPException):
+        return _told(None, error.code)
+
+
+def _told(body: Any, code: int) -> str:
+    if not is_object_with("error")(body):
+        return f"the monitor answered {code}"
+    clusters = body.get("clusters")
+    which = f": {', '.join(map(shown, clusters))}" if isinstance(clusters, list) else ""
+    hint = f"; set {TOKEN_VARIABLE}" if code == 401 else ""
+    return f"{shown(body['error'])}{which}{hint}"
 
 
 def options(command: Callable[..., None]) -> Callable[..., None]:

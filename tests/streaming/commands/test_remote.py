@@ -81,6 +81,15 @@ def test_an_error_of_somebody_else_steers_no_terminal(body):
     assert done.output.rstrip().isprintable()
 
 
+def test_an_error_instead_of_the_readiness_is_told():
+    body = '{"error": "the database does not answer"}'
+    failed = f"HTTP/1.1 503 Later\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+    with answering(EMPTY_LIST, EMPTY_LIST, failed) as (port, _):
+        done = CliRunner().invoke(main, ["watch", "--json", "--url", f"http://127.0.0.1:{port}"])
+    assert done.exit_code == 1
+    assert done.output == "Error: the database does not answer\n"
+
+
 def test_a_token_is_sent_in_utf_8_and_one_with_a_line_break_is_named_as_the_problem(monkeypatch):
     monkeypatch.setenv(TOKEN_VARIABLE, "tők")
     with answering(EMPTY_LIST) as (port, asked):
