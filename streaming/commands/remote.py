@@ -5,7 +5,6 @@ It uses only the standard library, so that the base install can read a monitor t
 
 import json
 import os
-import unicodedata
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.message import Message
@@ -16,6 +15,8 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 from urllib.request import Request, urlopen
 
 import click
+
+from streaming.terminal_text import shown
 
 DEFAULT_URL: Final = "http://127.0.0.1:8844"
 TOKEN_VARIABLE: Final = "GROUP_MONITOR_SERVE_TOKEN"  # noqa: S105 - a name
@@ -174,12 +175,6 @@ def options(command: Callable[..., None]) -> Callable[..., None]:
 def echo_json(value: object) -> None:
     """Print a value of the API as indented JSON."""
     click.echo(json.dumps(value, indent=2))
-
-
-def shown(value: object) -> str:
-    r"""Make a client's text safe for a terminal: control characters are escaped (`\u001b`); None is empty."""
-    text = "" if value is None else str(value)
-    return "".join(f"\\u{ord(c):04x}" if unicodedata.category(c)[0] == "C" or c in "\u2028\u2029" else c for c in text)
 
 
 def instant(value_ms: int | None) -> str:

@@ -13,8 +13,9 @@ import click
 
 from coordinator_model.wording import counted
 from streaming.commands import remote
-from streaming.commands.remote import Listing, Monitor, instant, shown
+from streaming.commands.remote import Listing, Monitor, instant
 from streaming.commands.seconds import Seconds
+from streaming.terminal_text import shown
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
