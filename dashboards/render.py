@@ -55,9 +55,17 @@ def write(folder: Path = RENDERED, texts: Mapping[str, str] | None = None) -> li
     for name, text in wanted.items():
         path = folder / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
+            _write(path, text)
             touched.append(path)
     return touched
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        error.filename = str(path)  # only an error of `open` names it
+        raise
 
 
 def dashboard_json(builder: Dashboard) -> str:

@@ -92,7 +92,8 @@ class _Commands(click.Group):
         except OSError as error:
             if error.errno not in _OF_FILES:
                 raise
-            raise click.ClickException(f"{error.filename or 'the output'}: {error.strerror}") from error
+            named = f"{error.filename}: " if error.filename else ""  # a failed write names no file
+            raise click.ClickException(f"{named}{error.strerror}") from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

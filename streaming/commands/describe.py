@@ -3,7 +3,8 @@
 import click
 
 from streaming.commands import remote
-from streaming.commands.remote import Monitor, echo_json, instant, shown
+from streaming.commands.remote import Monitor, echo_json, instant
+from streaming.terminal_text import shown
 
 
 @click.command("describe")

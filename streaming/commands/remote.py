@@ -5,7 +5,6 @@ It uses only the standard library, so that the base install can read a monitor t
 
 import json
 import os
-import unicodedata
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.message import Message
@@ -16,6 +15,8 @@ from urllib.parse import SplitResult, quote, urlencode, urlsplit
 from urllib.request import Request, urlopen
 
 import click
+
+from streaming.terminal_text import shown
 
 DEFAULT_URL: Final = "http://127.0.0.1:8844"
 TOKEN_VARIABLE: Final = "GROUP_MONITOR_SERVE_TOKEN"  # noqa: S105 - a name
@@ -127,9 +128,11 @@ def is_list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 def _loaded(answer: Any, fits: Callable[[Any], bool]) -> Any:
     value = json.load(answer)
-    if not fits(value):
-        raise ValueError("JSON of something other than a monitor")
-    return value
+    if fits(value):
+        return value
+    if isinstance(answer, HTTPError) and is_object_with("error")(value):
+        raise click.ClickException(_told(value, answer.code))
+    raise ValueError("JSON of something other than a monitor")
 
 
 def _quoted(group: str) -> str:
@@ -147,13 +150,18 @@ def _answer(request: Request, accepted: int) -> Any:
 
 def _why(error: HTTPError) -> str:
     try:
-        body = json.load(error)
-        text = shown(body["error"])
-        clusters = f": {', '.join(map(shown, body['clusters']))}" if "clusters" in body else ""
-    except (ValueError, RecursionError, KeyError, TypeError, OSError, HTTPException):
-        return f"the monitor answered {error.code}"
-    hint = f"; set {TOKEN_VARIABLE}" if error.code == 401 else ""
-    return f"{text}{clusters}{hint}"
+        return _told(json.load(error), error.code)
+    except (ValueError, RecursionError, OSError, HTTPException):
+        return _told(None, error.code)
+
+
+def _told(body: Any, code: int) -> str:
+    if not is_object_with("error")(body):
+        return f"the monitor answered {code}"
+    clusters = body.get("clusters")
+    which = f": {', '.join(map(shown, clusters))}" if isinstance(clusters, list) else ""
+    hint = f"; set {TOKEN_VARIABLE}" if code == 401 else ""
+    return f"{shown(body['error'])}{which}{hint}"
 
 
 def options(command: Callable[..., None]) -> Callable[..., None]:
@@ -167,12 +175,6 @@ def options(command: Callable[..., None]) -> Callable[..., None]:
 def echo_json(value: object) -> None:
     """Print a value of the API as indented JSON."""
     click.echo(json.dumps(value, indent=2))
-
-
-def shown(value: object) -> str:
-    r"""Make a client's text safe for a terminal: control characters are escaped (`\u001b`); None is empty."""
-    text = "" if value is None else str(value)
-    return "".join(f"\\u{ord(c):04x}" if unicodedata.category(c)[0] == "C" or c in "\u2028\u2029" else c for c in text)
 
 
 def instant(value_ms: int | None) -> str:

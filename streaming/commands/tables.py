@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from coordinator_model.lag.status import Status
-from streaming.commands.remote import instant, shown
+from streaming.commands.remote import instant
+from streaming.terminal_text import shown
 
 STYLES = {"page": "bold red", "warn": "yellow", "violated": "bold red", "unknown": "dim"}
 STYLES |= dict.fromkeys(("stop", "stall", "rewind"), "yellow")

@@ -1,5 +1,6 @@
 """`watch`: show all groups and open incidents in a full-screen table, and keep it current."""
 
+import contextlib
 import itertools
 import json
 import signal
@@ -12,8 +13,9 @@ import click
 
 from coordinator_model.wording import counted
 from streaming.commands import remote
-from streaming.commands.remote import Listing, Monitor, instant, shown
+from streaming.commands.remote import Listing, Monitor, instant
 from streaming.commands.seconds import Seconds
+from streaming.terminal_text import shown
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -62,11 +64,28 @@ def watch_command(*, cluster: str | None, every_s: float, times: int | None, url
         full_screen = out.is_terminal and times is None  # else the last look stays on the terminal
         if full_screen:  # else the terminal would be left without its cursor, and with what stood on it hidden
             signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-        with Live(_picture(next(looks), out), console=out, screen=full_screen, auto_refresh=False) as live:
+        live = Live(_picture(next(looks), out), console=out, screen=full_screen, auto_refresh=False)
+        try:
+            with _unended():
+                live.start()
+            live.refresh()
             for seen in looks:
                 live.update(_picture(seen, out), refresh=True)
+        finally:
+            with _unended():
+                live.stop()
     except KeyboardInterrupt:
         pass
+
+
+@contextlib.contextmanager
+def _unended() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM wait: half a change of the terminal could not be taken back."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Look(NamedTuple):

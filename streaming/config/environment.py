@@ -6,7 +6,7 @@ an error, like a wrong key in the file. Arrays of tables (`[[groups]]`, `[[notif
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, SecretStr, TypeAdapter, ValidationError
@@ -33,10 +33,10 @@ def variables_of(settings: type[BaseModel]) -> dict[str, tuple[tuple[str, ...], 
     return found
 
 
-def require_text(environment: Mapping[str, str], problems: Problems) -> None:
-    """Refuse our variables whose bytes are not UTF-8; Python holds such bytes as surrogates."""
+def require_text(environment: Mapping[str, str], variables: Collection[str], problems: Problems) -> None:
+    """Refuse `variables` whose bytes are not UTF-8; Python holds such bytes as surrogates."""
     for variable, text in environment.items():
-        if variable.startswith(ENVIRONMENT_PREFIX) and text.encode("utf-8", "replace").decode() != text:
+        if variable in variables and text.encode("utf-8", "replace").decode() != text:
             problems.add_variable(variable, "its value is not UTF-8")
     if problems:
         problems.stop()
@@ -68,7 +68,7 @@ def _value(text: str, field: FieldInfo) -> Any:
         return text
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, a number of thousands of digits, or deeply nested
         return text
 
 

@@ -31,7 +31,7 @@ from coordinator_model.lag.columns import MAX_HISTORY
 from coordinator_model.lag.partition import WINDOW
 from coordinator_model.replica.rebalances import MAX_REBALANCES
 from coordinator_model.thresholds import Thresholds
-from streaming.config.environment import IS_EMPTY, add_environment, require_text
+from streaming.config.environment import IS_EMPTY, add_environment, require_text, variables_of
 from streaming.config.group_patterns import GroupThresholds, compiled, group_patterns
 from streaming.config.kafka import ENVIRONMENT_PREFIX, Kafka, Table, read_secret, revealed
 from streaming.config.local_path import LocalPath, without_scheme
@@ -183,7 +183,7 @@ class StoreSettings(Table):
     """The password of the database user. It comes from the environment or from `password_file`."""
     password_file: LocalPath | None = None
     """A file that holds the password, and nothing else."""
-    retention_days: Annotated[int, Field(gt=0, le=36_500)] = 30
+    retention_days: Positive = 30
     """How long closed incidents, generations and delivered messages are kept. A cluster whose `run` has been silent for
     longer than that, and for longer than 7 days, is forgotten: its incidents close, its groups are deleted.
     """
@@ -468,7 +468,8 @@ def load(path: Path | None) -> Settings:
     path = path or Path("defaults")
     raw = parse_toml(path, text)
     problems = Problems(path, key_lines(text))
-    require_text(os.environ, problems)
+    secrets = (f"{ENVIRONMENT_PREFIX}{name}".upper() for name in Secrets.model_fields)
+    require_text(os.environ, {*variables_of(Settings), *secrets}, problems)
     _refuse_secrets(raw, problems)
     add_environment(raw, Settings, os.environ, problems)
     _add_secrets(raw, problems)  # last, because the environment may name their files

@@ -1,10 +1,18 @@
 """A configuration as text that looks like TOML, and URLs without their credentials."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 MASK = "********"
+
+_DATABASE_LOGIN: Final = re.compile(r"(?!/)(?:[^:/@]*|[^:?@]*:[^@]*)@(?:[^?]*@)?")
+"""As SQLAlchemy reads it: a password may contain `/`, `?` and `#`. It ends at the first `@`. A password with `@` in it
+is wrong, but no part of it is printed. SQLite has no login: what follows `://` begins with `/`.
+"""
+_HTTP_LOGIN: Final = re.compile(r"[^/?#]*@|[^:/?#@[]*:(?!\d*(?:[/?#]|$))[^@]*@")
+"""It ends before the first `/`, `?` or `#`. But what follows a colon and is no port is a password with one of them."""
 
 
 def as_toml(tree: Mapping[str, Any], name: str = "") -> Iterator[str]:
@@ -28,18 +36,17 @@ def _is_table(value: Any) -> bool:
 def mask_url(url: str) -> str:
     """Turn `http://user:secret@host/` into `http://user:********@host/`; values of the query are masked, too.
 
-    A password may contain `/`, `?` and `#`: SQLAlchemy takes it as it is. So everything up to the last `@` counts as
-    part of it. What is no URL is masked as a whole.
+    What is no URL is masked as a whole.
     """
     scheme, there, rest = url.partition("://")
     if not there:
         return MASK
-    login, at, place = rest.rpartition("@")
-    user, colon, _ = login.partition(":")
-    shown = f"{user}:{MASK}" if colon else MASK
-    path, asked, query = place.partition("?")
+    login = (_HTTP_LOGIN if scheme.lower() in ("http", "https") else _DATABASE_LOGIN).match(rest)
+    user, colon, _ = login[0].partition(":") if login else ("", "", "")
+    shown = f"{user if colon else ''}{colon}{MASK}@" if login else ""
+    path, asked, query = rest[login.end() if login else 0 :].partition("?")
     values = "&".join(_masked_value(part) for part in query.split("&")) if asked else ""
-    return f"{scheme}://{shown if at else ''}{at}{path}{asked}{values}"
+    return f"{scheme}://{shown}{path}{asked}{values}"
 
 
 def _masked_value(part: str) -> str:

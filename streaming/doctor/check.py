@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import NamedTuple
 
-from streaming.commands.remote import shown
+from streaming.terminal_text import shown
 
 ACL_ADVICE = "grant the rights: `group-monitor doctor --acls` prints the commands"
 

@@ -97,7 +97,8 @@ class Cluster:
         reports = bool(of_clients and self._filled(of_clients))
         yield self._tier(heard, logged=logged, reports=reports)
         tier = REQUEST_LOG if heard else COORDINATOR_LOG if logged else RECORDS_ONLY
-        yield from would_add(tier, reports=reports, pushes=pushes(self._admin))
+        has_topic = any(self._error_of(name) != UNKNOWN_TOPIC for name in self._kafka.client_telemetry_topics)
+        yield from would_add(tier, reports=reports, has_topic=has_topic, pushes=pushes(self._admin))
 
     def _check_brokers(self) -> Check:
         described = describe_cluster(self._admin)

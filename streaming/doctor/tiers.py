@@ -16,8 +16,11 @@ NAME: Final = "would add"
 BELOW: Final = "printed below"
 
 
-def would_add(tier: int, *, reports: bool, pushes: Pushes) -> Iterator[Check]:
-    """Yield a line for each source that is missing. `tier`: the cluster's; `reports`: whether clients may report."""
+def would_add(tier: int, *, reports: bool, has_topic: bool, pushes: Pushes) -> Iterator[Check]:
+    """Yield a line for each source that is missing.
+
+    `tier`: the cluster's; `reports`: whether clients report; `has_topic`: whether there is a topic for their reports.
+    """
     if tier < COORDINATOR_LOG:
         added = "why each member was removed, after the fact, without a cost per request"
         yield ok(NAME, f"tier 1, the coordinators' INFO lines: {added}: `group-monitor log4j2 --tier 1`")
@@ -30,7 +33,8 @@ def would_add(tier: int, *, reports: bool, pushes: Pushes) -> Iterator[Check]:
         yield ok(NAME, f"clients' pushed metrics: {added}: {missing} `{_subscribe()}`")
     if not reports:
         added = "when each application last polled, on top of any tier"
-        yield ok(NAME, f"clients' reports: {added}: `group-monitor doctor --create-topics`, then streaming.reporter")
+        missing = "" if has_topic else "`group-monitor doctor --create-topics`, then "
+        yield ok(NAME, f"clients' reports: {added}: {missing}streaming.reporter (docs/polls.md)")
 
 
 def _subscribe() -> str:

@@ -163,6 +163,9 @@ class EmbeddedCluster:
     def _claim_folder(self) -> None:
         """Refuse a data folder with a comma, one in use, and one that was made for another number of nodes."""
         if "," in str(self.folder):  # `log.dirs` and log4j2 would take it for two folders
+            if self._temporary:
+                wanted = "set TMPDIR to a folder whose path is without commas"
+                raise EmbeddedBrokerError(f"{self.folder.parent}: {wanted}")  # does not name what `close` removes
             raise EmbeddedBrokerError(f"{self.folder}: the path of a data folder has to be without commas")
         self._claim = (self.folder / "lock").open("w")
         try:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -177,7 +178,15 @@ def test_a_full_disk_is_a_failure_in_one_line(arguments):
         record = b'{"key": null, "value": null}'
         done = subprocess.run(command, input=record, stdout=full, stderr=subprocess.PIPE, check=False)
     assert done.returncode == 1
-    assert done.stderr == b"Error: the output: No space left on device\n"
+    assert done.stderr == b"Error: No space left on device\n"
+
+
+def test_a_file_that_becomes_too_large_is_named(tmp_path):
+    command = [sys.executable, "-m", "streaming.cli", "dashboards", "render", "--out", str(tmp_path / "out")]
+    limited = ["bash", "-c", 'ulimit -f 4; exec "$@"', "bash", *command]
+    done = subprocess.run(limited, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert re.fullmatch(rf"Error: {tmp_path}/out/\S+: File too large\n", done.stderr), done.stderr
 
 
 def test_a_path_that_is_no_text_can_be_printed(tmp_path):

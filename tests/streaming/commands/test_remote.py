@@ -81,6 +81,15 @@ def test_an_error_of_somebody_else_steers_no_terminal(body):
     assert done.output.rstrip().isprintable()
 
 
+def test_an_error_instead_of_the_readiness_is_told():
+    body = '{"error": "the database does not answer"}'
+    failed = f"HTTP/1.1 503 Later\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+    with answering(EMPTY_LIST, EMPTY_LIST, failed) as (port, _):
+        done = CliRunner().invoke(main, ["watch", "--json", "--url", f"http://127.0.0.1:{port}"])
+    assert done.exit_code == 1
+    assert done.output == "Error: the database does not answer\n"
+
+
 def test_a_token_is_sent_in_utf_8_and_one_with_a_line_break_is_named_as_the_problem(monkeypatch):
     monkeypatch.setenv(TOKEN_VARIABLE, "tők")
     with answering(EMPTY_LIST) as (port, asked):
@@ -140,18 +149,40 @@ def test_watch_says_what_is_wrong_above_what_it_saw_last(monkeypatch):
     assert json.dumps(looks[1].as_json()) == json.dumps(seen.as_json())
 
 
-def test_watch_gives_the_terminal_back_when_it_is_ended():
+ENDED_DURING = """
+import os, signal, sys
+import rich.console, rich.live
+from streaming.cli import main
+
+def ended(real):
+    def wrapped(*given, **named):
+        result = real(*given, **named)
+        if given[1:] != (False,):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return result
+    return wrapped
+
+owner, name = {place}
+setattr(owner, name, ended(getattr(owner, name)))
+main(["watch", "--every", "0.2", "--url", sys.argv[1]])
+"""
+"""`watch`, which gets SIGTERM at the end of a function of rich, unless that gets the argument False."""
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["(rich.console.Console, 'set_alt_screen')", "(rich.live.Live, 'refresh')", "(rich.live.Live, 'update')"],
+    ids=["taking the screen", "the first drawing", "a later drawing"],
+)
+def test_watch_gives_the_terminal_back_when_it_is_ended(place):
     ours, theirs = pty.openpty()
     with answering(*([EMPTY_LIST, EMPTY_LIST, READY] * 100)) as (port, _):
-        command = [sys.executable, "-m", "streaming.cli", "watch", "--url", f"http://127.0.0.1:{port}"]
+        command = [sys.executable, "-c", ENDED_DURING.format(place=place), f"http://127.0.0.1:{port}"]
         process = subprocess.Popen(
             command, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "xterm"}
         )
         os.close(theirs)
         drawn = b""
-        while b"groups" not in drawn:
-            drawn += os.read(ours, 65_536)
-        process.terminate()
         with contextlib.suppress(OSError):  # the end of a terminal
             while text := os.read(ours, 65_536):
                 drawn += text

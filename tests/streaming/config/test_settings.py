@@ -183,6 +183,19 @@ def test_a_variable_that_is_no_text_is_named(write, monkeypatch, variable):
     assert "12345678" not in str(caught.value)
 
 
+@pytest.mark.parametrize("variable", ["JARS", "GRAFANA_PASSWORD", "SERVE"])
+def test_a_variable_that_is_no_setting_is_no_problem(write, monkeypatch, variable):
+    monkeypatch.setenv(f"GROUP_MONITOR_{variable}", os.fsdecode(b"12345678\xff"))
+    load(write(""))
+
+
+@pytest.mark.parametrize("value", ["9" * 5_000, "[" * 5_000, "{a=" * 5_000])
+def test_a_variable_that_no_parser_reads_is_a_problem_of_its_own(write, monkeypatch, value):
+    monkeypatch.setenv("GROUP_MONITOR_SERVE__PORT", value)
+    with pytest.raises(ConfigError, match=r"GROUP_MONITOR_SERVE__PORT: .*a whole number is needed"):
+        load(write(""))
+
+
 def test_a_secret_file_that_is_no_text_is_named(write, tmp_path):
     (tmp_path / "secret").write_bytes(b"12345678\xff")
     with pytest.raises(ConfigError, match="secret is not UTF-8 text") as caught:
@@ -217,6 +230,39 @@ def test_credentials_in_a_url_are_masked():
 )
 def test_a_password_that_is_not_percent_encoded_is_masked(url):
     assert mask_url(url).startswith("p://u:********@h")
+
+
+@pytest.mark.parametrize("scheme", ["http", "https", "postgresql", "postgresql+psycopg"])
+@pytest.mark.parametrize(
+    ("login", "shown"),
+    [("u:12345678", "u:"), ("u:12345678@12345678", "u:"), (":12345678", ":"), ("12345678", "")],
+)
+def test_no_login_is_printed(scheme, login, shown):
+    assert mask_url(f"{scheme}://{login}@h:1/d?to=a@b") == f"{scheme}://{shown}{MASK}@h:1/d?to={MASK}"
+
+
+@pytest.mark.parametrize("mark", "/?#")
+def test_a_password_of_a_receiver_that_is_not_percent_encoded_is_masked(mark):
+    assert mask_url(f"https://u:a{mark}12345678@h/d") == f"https://u:{MASK}@h/d"
+
+
+@pytest.mark.parametrize(
+    ("url", "masked"),
+    [
+        ("sqlite:////data/a@b.db", "sqlite:////data/a@b.db"),
+        ("sqlite:///a:c@b.db?mode=ro", f"sqlite:///a:c@b.db?mode={MASK}"),
+        ("postgresql://u:p@h/db?application_name=a@b", f"postgresql://u:{MASK}@h/db?application_name={MASK}"),
+        ("postgresql://h/db?application_name=a@b", f"postgresql://h/db?application_name={MASK}"),
+        ("http://h:8080/p?to=me@x.org", f"http://h:8080/p?to={MASK}"),
+        ("http://[::1]:8080/@team", "http://[::1]:8080/@team"),
+        ("http://[::1]/@team", "http://[::1]/@team"),
+        ("https://hooks.example.com/@team/xyz", "https://hooks.example.com/@team/xyz"),
+        ("https://hooks.example.com:443/@team:1/xyz", "https://hooks.example.com:443/@team:1/xyz"),
+        ("https://u:p@h/@team/xyz", f"https://u:{MASK}@h/@team/xyz"),
+    ],
+)
+def test_an_at_sign_behind_the_place_is_no_login(url, masked):
+    assert mask_url(url) == masked
 
 
 def test_a_query_without_names_is_masked():
@@ -291,7 +337,7 @@ REFUSED = {
     "longer than a thread can wait": ("[quality]\nevery_ms = 99999999999", 2, "at most 2147483647 is needed"),
     "a percentage for a ratio": ("[thresholds]\nat_risk_ratio = 66.0", 2, "a number of at most 1"),
     "a threshold too large": ("[thresholds]\ngrace_ms = 99999999999", 2, "at most 2147483647 is needed"),
-    "more days than a database counts": ("[store]\nretention_days = 36501", 2, "at most 36500 is needed"),
+    "more days than are counted": ("[store]\nretention_days = 2147483648", 2, "at most 2147483647 is needed"),
     "no name of a topic": ('[kafka]\ntelemetry_topics = ["lines "]', 2, "the name of a topic is needed"),
     "no name of a host": (f'[serve]\nhost = "{64 * "a"}"', 2, "an address or the name of a host is needed"),
     "a word outside the list": ('[run]\noperator_key = "member"', 2, 'one of shard, group is needed, not "member"'),

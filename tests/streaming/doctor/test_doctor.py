@@ -356,16 +356,23 @@ class TestCluster:
     ],
 )
 def test_what_is_not_there_is_told_with_the_command_that_adds_it(tier, reports, added):
-    checks = list(would_add(tier, reports=reports, pushes=Pushes.ASKED_FOR))
+    checks = list(would_add(tier, reports=reports, has_topic=False, pushes=Pushes.ASKED_FOR))
     assert [check.found.partition(":")[0].partition(",")[0] for check in checks] == added
     assert all(check.status is Status.OK and "`group-monitor " in check.found for check in checks)
+
+
+@pytest.mark.parametrize("has_topic", [True, False])
+def test_a_topic_that_is_there_and_empty_is_not_to_be_created(has_topic):
+    [check] = would_add(2, reports=False, has_topic=has_topic, pushes=Pushes.ASKED_FOR)
+    assert ("--create-topics" in check.found) != has_topic
+    assert "streaming.reporter" in check.found
 
 
 @pytest.mark.parametrize(
     ("pushes", "missing"), [(Pushes.NOT_TAKEN, "a plugin (docs"), (Pushes.NOT_ASKED_FOR, "the brokers have a plugin;")]
 )
 def test_brokers_that_take_no_pushes_or_ask_for_none_are_told_how(pushes, missing):
-    [check] = would_add(2, reports=True, pushes=pushes)
+    [check] = would_add(2, reports=True, has_topic=True, pushes=pushes)
     assert missing in check.found
     assert "kafka-configs --alter --entity-type client-metrics --entity-name group-monitor" in check.found
     assert "last.poll.seconds.ago" in check.found
@@ -374,7 +381,8 @@ def test_brokers_that_take_no_pushes_or_ask_for_none_are_told_how(pushes, missin
 def test_the_file_that_adds_the_request_log_is_printed_for_this_cluster():
     assert 'topic: "group-telemetry"' in snippet(Kafka(telemetry_topics=()))
     kafka = Kafka(bootstrap_servers="kafka-1:9092", telemetry_topics=("lines",))
-    [check] = [check for check in would_add(1, reports=True, pushes=Pushes.ASKED_FOR) if BELOW in check.found]
+    added = would_add(1, reports=True, has_topic=True, pushes=Pushes.ASKED_FOR)
+    [check] = [check for check in added if BELOW in check.found]
     assert "tier 2" in check.found
     text = snippet(kafka)
     assert '"kafka-1:9092"' in text

@@ -2,6 +2,7 @@
 
 import hashlib
 import socket
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,11 @@ def test_a_folder_with_a_comma_is_refused(tmp_path):
     """Kafka would take it for two folders."""
     with pytest.raises(EmbeddedBrokerError, match="has to be without commas"), EmbeddedCluster(1, tmp_path / "a,b"):
         pass
+
+
+def test_no_temporary_folder_with_a_comma_stays(tmp_path, monkeypatch):
+    (tmp_path / "a,b").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "a,b"))
+    with pytest.raises(EmbeddedBrokerError, match=r"a,b: set TMPDIR to a folder"), EmbeddedCluster(1):
+        pass
+    assert list((tmp_path / "a,b").iterdir()) == []

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select, text, update
 
-from streaming.config.settings import Settings
+from streaming.config.settings import MOST, Settings
 from streaming.store import Store, StoreError, tables
 from streaming.store.batch import CheckpointMismatchError
 from streaming.store.database import database_ms
 from streaming.store.lease import Lease
-from streaming.store.store import wall_ms
+from streaming.store.store import DAY_MS, wall_ms
 from tests.support.outputs import (
     CLUSTER,
     START_MS,
@@ -767,6 +767,14 @@ def test_old_things_are_forgotten_and_open_ones_kept(store, job):
     prune(store, START_MS + 1_000)
     assert [incident["member_id"] for incident in store.read.incidents().objects] == ["m-2"]
     assert store.read.generations(CLUSTER, "orders") == []
+
+
+def test_what_is_kept_for_ever_is_not_pruned(store, job):
+    job.apply(report("orders", finding(), view=view()))
+    job.apply(report("orders", ended(finding(), START_MS + 1), at_ms=START_MS + 1))
+    store.prune(wall_ms() - MOST * DAY_MS)
+    assert len(store.read.incidents().objects) == 1
+    assert len(store.read.generations(CLUSTER, "orders")) == 1
 
 
 def test_a_broker_that_run_no_longer_reports_is_forgotten_after_a_day(store, job):
