@@ -53,6 +53,14 @@ def _version() -> str:
         return "from source"
 
 
+def _drop_unwritable_output() -> None:
+    """Drop what standard output does not take: Python would try again as it ends, and exit with 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 class _Commands(click.Group):
     """Loads a command's module only when it is called: `decode` needs neither Spark nor Kafka."""
 
@@ -92,6 +100,7 @@ class _Commands(click.Group):
         except OSError as error:
             if error.errno not in _OF_FILES:
                 raise
+            _drop_unwritable_output()
             named = f"{error.filename}: " if error.filename else ""  # a failed write names no file
             raise click.ClickException(f"{named}{error.strerror}") from error
 

@@ -176,7 +176,8 @@ def test_a_full_disk_is_a_failure_in_one_line(arguments):
     with Path("/dev/full").open("wb") as full:
         command = [sys.executable, "-m", "streaming.cli", *arguments]
         record = b'{"key": null, "value": null}'
-        done = subprocess.run(command, input=record, stdout=full, stderr=subprocess.PIPE, check=False)
+        buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+        done = subprocess.run(command, input=record, stdout=full, stderr=subprocess.PIPE, check=False, env=buffered)
     assert done.returncode == 1
     assert done.stderr == b"Error: No space left on device\n"
 
