@@ -40,7 +40,7 @@ class JudgementContext(NamedTuple):
     blind: Sequence[BlindWindow] = ()
     """When lines of the shard's coordinator are missing."""
     hole_is_open: bool = False
-    """Whether it is not known yet if the latest gap in the coordinator's lines is a pause or missing lines."""
+    """Whether it is not known yet if the latest hole in the coordinator's lines is a pause or missing lines."""
     by_records: bool = False
     """Whether records are all that is seen of the group's coordinator: no heartbeat and no leave is seen."""
     coordinates_ms: int = 0

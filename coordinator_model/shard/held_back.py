@@ -67,11 +67,11 @@ def moved_ahead(records: list[RecordRead], hold_ms: int) -> dict[int, int]:
         if at_ms > next_ms + hold_ms:
             of_group.clear()
             announced.clear()
-        if min(next_ms, of_group.get(group, FAR_MS)) < at_ms <= next_ms + hold_ms:
+        before_ms = min(next_ms, of_group.get(group, FAR_MS))
+        if before_ms < at_ms <= next_ms + hold_ms:
             next_generation, next_announced_ms = announced.get(group, (None, FAR_MS))
             is_next = generation is None or generation != next_generation
-            of_group[group] = min(next_ms, of_group.get(group, FAR_MS), next_announced_ms if is_next else FAR_MS)
-            moved[record.offset] = of_group[group]
+            moved[record.offset] = of_group[group] = min(before_ms, next_announced_ms) if is_next else before_ms
         else:
             next_ms = at_ms
         announced[group] = generation, announced_ms
