@@ -24,6 +24,11 @@ JVM_SILENT = (Py4JError, ConnectionError)  # raised by calls of its objects once
 JVM_ENDS_S = 5.0  # how long the JVM may take to exit after it stopped answering
 LOG4J2 = Path(__file__).with_name("spark-log4j2.properties").absolute()
 OLDEST_JAVA = 17  # the oldest version that Spark 4 runs on
+LATE_C2 = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
+)
+"""Ten times the JVM's defaults, so that its second compiler does not compile what only the start of Spark runs."""
 
 
 def start_session(run: Run, shuffle_partitions: int, more: Mapping[str, str] | None = None) -> SparkSession:
@@ -123,7 +128,7 @@ def settings(shuffle_partitions: int) -> dict[str, str]:
         # Huge pages, where Linux has them, are fewer to set up; a JVM of another system does not know the option.
         "spark.driver.extraJavaOptions": (
             "-XX:+UseParallelGC -Xmn512m -XX:+IgnoreUnrecognizedVMOptions -XX:+UseTransparentHugePages "
-            f"-Dlog4j2.configurationFile={LOG4J2.as_uri()}"
+            f"{LATE_C2} -Dlog4j2.configurationFile={LOG4J2.as_uri()}"
         ),
         # Spark keeps fetched data for a reader that continues from its last record, which is rare. With the default of
         # five minutes it fills most of the heap, and a full collection takes as long as a batch.
