@@ -17,9 +17,11 @@ USUAL_ERRORS = (
     "for the task",
     "hit an unexpected exception",
     "could not complete rebalance because no members rejoined",
+    "unexpected notification of sync expiration",
 )
 """Errors that lives cause: the write of a timer or of a background task fails (and may be tried again), Kafka fails to
-handle a request, or no member rejoins in a rebalance."""
+handle a request, no member rejoins in a rebalance, or the sync timer of a classic group runs out after the group was
+converted, emptied and converted back."""
 
 
 @dataclass(frozen=True)
