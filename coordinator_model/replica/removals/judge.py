@@ -32,7 +32,7 @@ from coordinator_model.replica.removals.phase_end import (
     removed_early,
     unknown_before_its_end,
 )
-from coordinator_model.replica.removals.removal import count_violation, is_about_to_end, is_of_the_same
+from coordinator_model.replica.removals.removal import count_violation, is_about_to_end, is_found_twice, is_of_the_same
 from coordinator_model.replica.removals.removal_instant import (
     after_a_move,
     removed_with_one_alive,
@@ -189,8 +189,12 @@ def _apply(
 ) -> None:
     """Write a verdict into the departure.
 
-    The departure of a static member that was only replaced is dropped: the coordinator did not remove it.
+    The departure of a static member that was only replaced is dropped: the coordinator did not remove it. So is one
+    that was reported already.
     """
+    if is_found_twice(replica, departure):
+        replica.departures.remove(departure)
+        return
     if isinstance(verdict, RebalanceTimeout | SessionExpired):
         _report(replica, departure, verdict)
         _drop_earlier(replica, departure, shared)

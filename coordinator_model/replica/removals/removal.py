@@ -16,6 +16,8 @@ from coordinator_model.states import MEMBER_REMOVED, POLL_EXCEEDED, REBALANCE_TI
 
 MAX_PARKED = 16
 """How many heartbeats that waited behind a stalled write are kept for one member."""
+ONE_REMOVAL_MS = 1_000
+"""A static member that two brokers find gone within this time was removed once."""
 RETRIED_MS = 60_000
 """How long a timer whose write failed may be retried (``CoordinatorTimerImpl``).
 
@@ -83,11 +85,26 @@ def _is_told_again(replica: GroupReplica, member: Member) -> bool:
     A deposed coordinator removed the member and wrote nothing. The next coordinator loaded the log, which still has the
     member, and lets its session end once more. A KIP-848 group writes each removal, so it shows none twice.
     """
-    heard_ms = max(member.session_from_ms or 0, member.joined_ms or 0, member.claimed_ms or 0)
     own = (d for d in replica.departures if d.judged and d.member.member_id == member.member_id)
     told = (d for d in own if d.rule == SESSION_EXPIRED or d.is_told)
     expired_ms = max((d.removed_ms for d in told), default=0)
-    return heard_ms < expired_ms and not member.in_kip848_group
+    return _heard_ms(member) < expired_ms and not member.in_kip848_group
+
+
+def is_found_twice(replica: GroupReplica, departure: Departure) -> bool:
+    """Tell whether a static member's removal was reported just before, and the member was not heard since.
+
+    Two brokers answered as coordinators, and each answer showed that the member was gone. It was removed once.
+    """
+    member, removed_ms = departure.member, departure.removed_ms
+    after_ms = max(_heard_ms(member), removed_ms - ONE_REMOVAL_MS)
+    own = (seen for seen in replica.violations if seen.client == member.instance_id)
+    return member.instance_id is not None and any(after_ms < seen.at_ms <= removed_ms for seen in own)
+
+
+def _heard_ms(member: Member) -> int:
+    """Return when a member was last heard, or else joined; 0: never."""
+    return max(member.session_from_ms or 0, member.joined_ms or 0, member.claimed_ms or 0)
 
 
 def _depart_unseen(replica: GroupReplica, departure: Departure) -> None:

@@ -646,3 +646,20 @@ def test_a_record_of_the_last_written_generation_shows_a_replacement():
     told = story.beats("new", 16_000, 20_000, broker="broker-2").play(20_000)
     assert told.facts("session-expired", "subject", "deadline_ms") == [("pod-1", 10_000)]
     assert told.opened("member-removed") == []
+
+
+def test_whom_two_brokers_find_gone_at_once_is_reported_once():
+    """pod-1's session ends at broker-1, deposed though metadata names it, as its next self comes; and at broker-2.
+
+    The two answers that show it come within the grace: the first removal is not judged yet.
+    """
+    first, back = (Who(name, instance_id="pod-2", port=5_003) for name in ("first", "back"))
+    story = two_brokers(stable(first, OLD)).leads(0, "broker-1", 10_000).leads(12_000, "broker-2")
+    story.beats("first", 1_000, 3_000).beats("old", 1_000, 4_000)
+    story.record(5_000, 1, "old", back).join(5_003, back, 1, asked="", leader="old", parked_ms=3, broker="broker-2")
+    story.sync(5_006, "back", 1, broker="broker-2").beats("back", 6_000, 9_500, broker="broker-2")
+    story.join(10_100, NEW, 3, listed=[NEW], asked="")
+    story.beat(10_200, "back", error=27, broker="broker-2").join(10_350, "back", 2, listed=["back"], broker="broker-2")
+    told = story.record(10_360, 2, "back").sync(10_370, "back", 2, leader=True, broker="broker-2").play(40_000)
+    opened = [t["rule"] for t in told.transitions if t["transition"] == "opened" and t["subject"] == "pod-1"]
+    assert [rule for rule in opened if rule != "session-at-risk"] == ["session-expired"]
