@@ -317,6 +317,7 @@ def _due_since_before(departure: Departure, context: JudgementContext) -> list[S
         lasts_ms = _timeout_after_ms(departure.member, move, timeout_ms, context)
         removed_ms = surely_gone_ms(departure, context)
         first_ms = max(earliest_load_ms(move, departure), departure.member.joined_ms or 0)
+        first_ms = max(first_ms, blindly_heard_ms(departure.member, move))
         if first_ms <= removed_ms - lasts_ms < move.low_ms:
             return [(first_ms + lasts_ms, departure.removed_ms, move)]
     return []

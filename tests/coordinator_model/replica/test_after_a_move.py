@@ -663,3 +663,15 @@ def test_whom_two_brokers_find_gone_at_once_is_reported_once():
     told = story.record(10_360, 2, "back").sync(10_370, "back", 2, leader=True, broker="broker-2").play(40_000)
     opened = [t["rule"] for t in told.transitions if t["transition"] == "opened" and t["subject"] == "pod-1"]
     assert [rule for rule in opened if rule != "session-at-risk"] == ["session-expired"]
+
+
+def test_no_session_ends_before_its_timeout_after_a_heartbeat_that_a_loading_coordinator_may_have_accepted():
+    """broker-2 takes over at any time until it answers 79 at 9,000. pod-1's next self waits there from 9,300 on."""
+    story = two_brokers(stable("m1", OLD)).leads(0, "broker-1")
+    for who in ("m1", "old"):
+        story.beats(who, 1_000, 4_000).beat(5_000, who, error=16).beats(who, 6_500, 8_500, broker="broker-2")
+    story.join(9_000, "m3", -1, error=79, asked="", broker="broker-2").beat(9_500, "m1", error=27, broker="broker-2")
+    story.beat(10_500, "old", error=82, broker="broker-2").beat(12_000, "m1", error=27, broker="broker-2")
+    story.join(15_000, NEW, -1, error=82, asked="", parked_ms=5_700, broker="broker-2")
+    told = story.beat(16_000, "m1", error=27, broker="broker-2").play(40_000)
+    assert [rule for rule, subject in told.accusations if subject == "pod-1"] == []
