@@ -105,6 +105,8 @@ class GroupReplica:
     leader: str | None = None
     recorded_leader: str | None = None
     """The leader in the last record, while ``recorded_generation`` is kept."""
+    recorded_protocol: str | None = None
+    """The protocol in the last record, while ``recorded_generation`` is kept."""
     incarnation: int = 0
     deleted: bool = False
     ending_ms: int | None = None
@@ -217,11 +219,12 @@ class GroupReplica:
             has_only_offsets = self.state is GroupState.EMPTY and self.generation == NO_RECORD
             self.recorded_generation = 0 if has_only_offsets else self.generation
             self.recorded = {member_id: replace(member) for member_id, member in self.members.items()}
-            self.recorded_leader = self.leader
+            self.recorded_leader, self.recorded_protocol = self.leader, self.protocol
 
     def confirm_last_record(self) -> None:
         """Drop the saved record: a new record says the same as the replica."""
-        self.recorded_generation, self.recorded, self.recorded_leader = None, {}, None
+        self.recorded_generation, self.recorded = None, {}
+        self.recorded_leader = self.recorded_protocol = None
 
     def revert_to_last_record(self, at_ms: int) -> None:
         """Revert to the last record, as a coordinator does when it loads the log. What was not written is lost."""
@@ -234,7 +237,7 @@ class GroupReplica:
             self.members[member_id].awaiting_sync = False
             self.members[member_id].generation = self.recorded_generation
         self.generation, self.generation_since_ms = self.recorded_generation, at_ms
-        self.leader = self.recorded_leader
+        self.leader, self.protocol = self.recorded_leader, self.recorded_protocol
         self.listed_generation, self.unreported_phase = self.recorded_generation, None
         self.confirm_last_record()
         self.note_loaded(at_ms)

@@ -52,9 +52,10 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
         replica.type, replica.deleted = GroupType.CLASSIC, False
     if answering_coordinator.has_loaded_since(replica, event, context):
         _load_from_the_log(replica, event, context)
-    _take_protocol(replica, event)
-    if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
+    is_of_the_generation = replica.type is GroupType.CLASSIC and event.generation == replica.generation
+    if replica.type is GroupType.CLASSIC and not is_of_the_generation:
         _end_phase(replica, event, context)
+    _take_protocol(replica, event, known=is_of_the_generation)
     if event.generation == replica.generation:
         join_phase.note_join_as_it_moved(replica, event, context)
         join_phase.note_sign(replica, event.generation, event.arrival_ms, event.member_id)
@@ -127,15 +128,14 @@ def _restart_unanswered(replica: GroupReplica, at_ms: int, context: JudgementCon
             member.timer_reset_ms = max(member.timer_reset_ms or 0, at_ms)
 
 
-def _take_protocol(replica: GroupReplica, event: JoinAnswered) -> None:
-    """Take the protocol that an answer names, unless the protocol of its generation is known.
+def _take_protocol(replica: GroupReplica, event: JoinAnswered, *, known: bool) -> None:
+    """Take the protocol that an answer names, unless its generation and thus its protocol is known already.
 
     The answer to a classic member of a KIP-848 group names the protocol that this member prefers. The coordinator
     chooses the group's protocol when the group becomes classic, which may be in the same write
     (``GroupMetadataManager.classicGroupJoinToConsumerGroup``).
     """
     replica.protocol_type = event.protocol_type or replica.protocol_type
-    known = replica.type is GroupType.CLASSIC and event.generation == replica.generation
     if not known or replica.protocol is None:
         replica.protocol = event.protocol or replica.protocol
 

@@ -328,12 +328,14 @@ def migrated_groups(data: bytes, version: int) -> bytes:
 
 
 def _from_27(body: list[Any]) -> list[Any]:
-    """Convert a group of format 27 to format 28, which has the leader of the last record; it is not known here.
+    """Convert a group of format 27 to format 28, which has the leader and the protocol of the last record.
 
-    If no JoinGroup of the generation was seen, ``announced_by`` named the broker of an earlier one.
+    The leader is not known here, and the protocol is believed to be that of the replica. If no JoinGroup of the
+    generation was seen, ``announced_by`` named the broker of an earlier one.
     """
     values = body[2]
     values.insert(_GROUP_FIELDS.index("recorded_leader"), None)
+    values.insert(_GROUP_FIELDS.index("recorded_protocol"), values[_GROUP_FIELDS.index("protocol")])
     known = dict(zip(_GROUP_FIELDS, values, strict=True))
     if known["seen_generation"] != known["generation"]:
         values[_GROUP_FIELDS.index("announced_by")] = ""

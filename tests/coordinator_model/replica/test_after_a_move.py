@@ -376,6 +376,17 @@ def test_who_takes_over_reverts_to_its_log_whatever_it_answers_first(name):
     assert [member["member_id"] for member in group["members"]] == ["m1"]
 
 
+def test_who_takes_over_reverts_to_the_protocol_in_its_log():
+    """broker-1 announced generation 2 with another assignor, and wrote nothing."""
+    story = two_brokers(stable("m1")).beats("m1", 1_000, 2_000)
+    story.join(8_100, "m2", 2, listed=["m2"], asked="", parked_ms=5)
+    at_ms, place, row = story.rows[-1]
+    story.rows[-1] = (at_ms, place, row._replace(value=row.value.replace(b'"range"', b'"roundrobin"')))
+    assert story.play(8_500).group["protocol"] == "roundrobin"
+    story.beat(9_000, "m2", 2, error=25, broker="broker-2")
+    assert story.play(10_000).group["protocol"] == "range"
+
+
 def test_a_blind_0_to_a_generation_that_was_never_stored_shows_no_lost_line():
     """Found by simulation: the next coordinator answers while it loads (``GroupCoordinatorService.heartbeat``)."""
     story = two_brokers(stable("m1", "m2")).beats("m1", 1_000, 7_000).beats("m2", 1_000, 6_000).leads(0, "broker-1")
