@@ -202,7 +202,7 @@ def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext
         return
     if event.error not in HEARD:
         if not event.kip848:
-            _refused(replica, member, event)
+            _refused(replica, member, event, context)
         return
     if member is None or _was_sent_before_it_came_back(replica, member, event):
         for departure in open_removals(replica, event.member_id, event.applied_ms):
@@ -319,7 +319,7 @@ def owe_sync(replica: GroupReplica, event: JoinAnswered) -> None:
         member.owes_since_ms, member.may_owe_since_ms = event.answer_ms, []
 
 
-def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat) -> None:
+def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat, context: JudgementContext) -> None:
     """Apply a refused heartbeat: 25 shows that the member was gone by then.
 
     A 22 for the newest generation, from a broker that did not announce it, shows that this broker has loaded the log,
@@ -333,7 +333,7 @@ def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat) -> 
     if event.error != Error.UNKNOWN_MEMBER_ID:
         return
     if member is not None:
-        unknown_member(replica, member, event.generation, event.applied_ms)
+        unknown_member(replica, member, event.generation, event.applied_ms, context)
     for departure in replica.departures:
         if departure.member.member_id == event.member_id and departure.member.unknown_ms is None:
             departure.member.unknown_ms = event.applied_ms
@@ -347,7 +347,9 @@ def _outlived_the_phase(replica: GroupReplica, member: Member | None, event: Hea
     return static and rebalances and since
 
 
-def unknown_member(replica: GroupReplica, member: Member, generation: int, at_ms: int) -> None:
+def unknown_member(
+    replica: GroupReplica, member: Member, generation: int, at_ms: int, context: JudgementContext
+) -> None:
     """Note an answer 25: the member is gone, whatever generation its request names.
 
     The coordinator checks the member first, then the generation (``ClassicGroup.validateMember``). If the request names
@@ -359,6 +361,7 @@ def unknown_member(replica: GroupReplica, member: Member, generation: int, at_ms
         member.unknown_ms = at_ms
     if generation != replica.generation or member.in_kip848_group:
         return
+    waiting_syncs.take_back(replica, member, at_ms, context)
     if replica.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE) and len(replica.members) > 1:
         prepare_rebalance(replica, StateEvent.MEMBER_UNKNOWN, at_ms)
     else:

@@ -94,7 +94,7 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
     if member.is_classic_among_consumers and event.error == Error.REBALANCE_IN_PROGRESS:
         owe(member, event.arrival_ms)
     if event.error == Error.UNKNOWN_MEMBER_ID and not member.in_kip848_group:
-        unknown_member(replica, member, event.generation, event.answer_ms)
+        unknown_member(replica, member, event.generation, event.answer_ms, context)
 
 
 def _had_waited(replica: GroupReplica, member: Member, event: SyncAnswered, context: JudgementContext) -> bool:

@@ -270,13 +270,16 @@ def had_restarted(together: Together) -> bool:
 
 
 def may_have_restarted(together: Together) -> bool:
-    """Tell whether a group became empty later than its last session was due: timers run within milliseconds.
+    """Tell whether a group became empty later than its last session was due, or before one of them was.
 
-    A load that was not seen explains that, and a short pause of the coordinator as well. After a pause, the sessions
-    that were due before the last one may have ended in time.
+    Timers run within milliseconds, and never early. A load that was not seen explains both. But a short pause of the
+    coordinator explains the first as well: then the sessions that were due before the last one may have ended in time.
+    A heartbeat whose line is dated too late explains the second.
     """
-    ends_ms = together.latest_ends_ms.values()
-    return min(ends_ms) > 0 and max(ends_ms) + LATE_MS < together.removed_ms
+    last_ms, spans = together.latest_ends_ms.values(), map(together.spans.of, together.dropped)
+    late = max(last_ms) + LATE_MS < together.removed_ms
+    early = any(own and ends(own)[0] > together.removed_ms + EARLY_MS for own in spans)
+    return min(last_ms) > 0 and (late or early)
 
 
 def _no_known_timer_ran(together: Together) -> bool:

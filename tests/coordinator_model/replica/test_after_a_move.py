@@ -187,6 +187,23 @@ def test_a_group_emptied_a_little_late_leaves_the_earlier_sessions_open(removed_
     assert ends == {"m1": (10_000, from_ms, until_ms), "m2": (12_000, None, None)}
 
 
+# when the record of the empty group is written -> the interval in which m1's session ended
+EARLY = {9_995: (None, None), 9_800: (7_800, 10_000)}
+
+
+@pytest.mark.parametrize("removed_ms", EARLY)
+def test_a_group_emptied_before_a_session_was_due_may_have_been_loaded_unseen(removed_ms):
+    """m1's session was due at 10,000. Either its heartbeat is dated late, or all sessions had begun anew unseen.
+
+    Then m2's, of 8 s, was the last to end.
+    """
+    story = stable("m1", Who("m2", session_ms=8_000, port=5_001)).beats("m1", 1_000, 4_000).record(removed_ms, 2)
+    told = story.play(20_000).facts("session-expired", "subject", "deadline_ms", "detail")
+    [(ms, detail)] = [(ms, detail) for subject, ms, detail in told if subject == "m1"]
+    from_ms, until_ms = (None if ms is None else T0 + ms for ms in EARLY[removed_ms])
+    assert (ms, detail.get("deadline_from_ms"), detail.get("deadline_until_ms")) == (10_000, from_ms, until_ms)
+
+
 def test_a_group_is_emptied_by_one_that_loaded_while_metadata_named_its_predecessor():
     """broker-2 loads the group at 4,500. A broker that does not know it yet names broker-1 at 9,000."""
     story = two_brokers(stable("m1", Who("m2", session_ms=10_000, port=5_001))).leads(0, "broker-1", 9_000)

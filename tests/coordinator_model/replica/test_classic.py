@@ -253,6 +253,29 @@ def test_a_sync_that_waits_as_its_coordinator_wakes_starts_the_session_anew():
     assert told.facts("session-expired", "subject", "deadline_ms") == [("m1", 15_000), ("m2", 21_000)]
 
 
+# what m2 sends after its SyncGroup -> when its session ends
+SEEMED_TO_WAIT = {
+    "a heartbeat, answered 25: its session had ended as the coordinator woke": (25, 15_000),
+    "nothing: its session began as it was answered": (None, 21_001),
+}
+
+
+@pytest.mark.parametrize("name", SEEMED_TO_WAIT)
+def test_a_sync_that_came_as_its_coordinator_woke_restarts_no_session_if_its_member_is_unknown(name):
+    """m1 leads and is answered at 15,000. m2's SyncGroup of 6,990 is handled a moment before or after that."""
+    error, deadline_ms = SEEMED_TO_WAIT[name]
+    story = joined_twice().join(5_000, "m1", 2, listed=["m1", "m2"]).join(5_000, "m2", 2).silent(7_000, 15_000)
+    story.record(6_990, 2, "m1", "m2").sync(15_000, "m1", 2, leader=True, parked_ms=8_010)
+    story.sync(15_001, "m2", 2, parked_ms=8_011)
+    if error:
+        story.beat(15_100, "m2", 2, error=error)
+    story.beats("m1", 16_000, 21_000, generation=2, error=27 if error else 0).beat(21_100, "m1", 2, error=27)
+    story.join(22_000, "m1", 3, listed=["m1"], parked_ms=100).record(22_040, 3, "m1")
+    told = story.sync(22_050, "m1", 3, leader=True).beats("m1", 23_000, 26_000, generation=3).play(26_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", deadline_ms)]
+    assert not told.facts("member-removed", "subject")
+
+
 # what ends the wait of m2's SyncGroup -> the answer to the leader's
 WAITS_ON = {"the assignment is stored": 0, "the assignment is not stored": 15, "the next join phase begins": 27}
 
