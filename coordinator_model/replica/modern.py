@@ -140,12 +140,32 @@ def modern_member(replica: GroupReplica, member_id: str, at_ms: int) -> Member:
         if former is not None:
             replica.unconverted.remove(former)
             former.timer_reset_ms = max(former.timer_reset_ms or 0, at_ms)
-            began_ms = at_ms - (former.rebalance_timeout_ms or 0)
-            if (former.owes_since_ms or at_ms) <= began_ms:
-                former.owes_since_ms = None  # a timer from before a downgrade has run since, without effect
-            former.may_owe_since_ms = [since_ms for since_ms in former.may_owe_since_ms if since_ms > began_ms]
-        member = replica.members[member_id] = former or Member(member_id, joined_ms=at_ms, kip848=True)
+        member = former or Member(member_id, joined_ms=at_ms, kip848=True)
+        _keep_own_timers(member, former or _gone_as_classic(replica, member_id), at_ms)
+        replica.members[member_id] = member
     return member
+
+
+def _keep_own_timers(member: Member, former: Member | None, at_ms: int) -> None:
+    """Let a member have the rebalance timers that its former self had in the group of consumers before a downgrade.
+
+    Nobody cancels them, not even as the member goes while the group is classic. They remove whoever has its id as they
+    run out. One that ran out while the group was classic had no effect.
+    """
+    if former is None:
+        return
+    began_ms = at_ms - (former.rebalance_timeout_ms or 0)
+    owes_ms = former.owes_since_ms
+    member.owes_since_ms = owes_ms if owes_ms is not None and owes_ms > began_ms else None
+    member.may_owe_since_ms = [since_ms for since_ms in former.may_owe_since_ms if since_ms > began_ms]
+
+
+def _gone_as_classic(replica: GroupReplica, member_id: str) -> Member | None:
+    """Return the member that had this id until lately, if it went while the group was classic."""
+    gone = [(d.removed_ms, d.member) for d in replica.departures if d.member.member_id == member_id]
+    gone += [(leave.applied_ms, leave.member) for leave in replica.leaves if leave.member.member_id == member_id]
+    _, last = max(gone, key=lambda one: one[0], default=(0, None))
+    return None if last is None or last.in_kip848_group else last
 
 
 def _read_target(replica: GroupReplica, type_: GroupType, event: RecordRead) -> None:

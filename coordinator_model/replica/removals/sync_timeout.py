@@ -22,11 +22,11 @@ def not_synced(case: Case) -> Answer:
 
 
 def first_sync_deadline_ms(together: Together, departure: Departure) -> int | None:
-    """Return by when a member had to sync; None too if another member's session ended first and began a join phase."""
+    """Return by when a member had to sync; None too if another's session was due first, and so began a join phase."""
     sync_ms = sync_deadline_ms(departure, together.context)
     if sync_ms is None:
         return None
-    other_ms = together.first_known_end_beside_ms(departure)
+    other_ms = together.first_known_due_beside_ms(departure)
     return None if other_ms is not None and other_ms < sync_ms - EARLY_MS else sync_ms
 
 

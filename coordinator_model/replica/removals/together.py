@@ -14,7 +14,7 @@ from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import ROUNDED_MS, note_starter_timeout
 from coordinator_model.replica.removals.phases import EndedPhase
-from coordinator_model.replica.session_timer import Span, deadlines
+from coordinator_model.replica.session_timer import Span, deadlines, slept_over
 
 Result = TypeVar("Result")
 
@@ -110,16 +110,26 @@ class Together:
         return sorted((at_ms, dropped) for dropped, at_ms in self.latest_ends_ms.items())
 
     @cached_property
-    def _in_order_in_the_phase(self) -> list[tuple[int, int]]:
-        return [(at_ms, dropped) for at_ms, dropped in self._in_order if at_ms and dropped not in self.ended_before]
+    def _dues_in_the_phase(self) -> list[tuple[int, int]]:
+        """When the sessions of the dropped were due at the latest, each with the ``id`` of its departure, in order."""
+        dropped = (d for d in self.dropped if id(d) not in self.ended_before and self.latest_ends_ms[id(d)])
+        return sorted((self._latest_due_ms(d), id(d)) for d in dropped)
+
+    def _latest_due_ms(self, departure: Departure) -> int:
+        """Return when the latest end of a session was due: before the coordinator woke, if it was paused then."""
+        slept = slept_over(departure, context_before(departure, self.context))
+        return self.latest_ends_ms[id(departure)] if slept is None else slept[1]
 
     def latest_end_ms(self, departure: Departure) -> int | None:
         """Return the latest instant at which the session of a departed member can have ended; None: not known."""
         return max((last_ms for _, last_ms, _ in self.spans.of(departure)), default=None)
 
-    def first_known_end_beside_ms(self, departure: Departure) -> int | None:
-        """Return the earliest of the others' latest ends that are known, without those before the phase."""
-        return next((at_ms for at_ms, other in self._in_order_in_the_phase[:2] if other != id(departure)), None)
+    def first_known_due_beside_ms(self, departure: Departure) -> int | None:
+        """Return when the first of the others' sessions was due at the latest, without those before the phase.
+
+        A coordinator that wakes from a pause runs the timers that came due in it in the order in which they were due.
+        """
+        return next((due_ms for due_ms, other in self._dues_in_the_phase[:2] if other != id(departure)), None)
 
     def first_and_last_end_beside_ms(self, departure: Departure) -> list[int]:
         """Return the earliest and the latest of the others' latest ends, 0 for one that is not known; empty: no others.

@@ -427,6 +427,27 @@ def test_a_timer_of_before_a_downgrade_runs_on_in_the_next_group_of_consumers(na
     assert [each for each in ended_by if each[1] <= deadline_ms] == ([("m1", deadline_ms)] if told else [])
 
 
+# what ends m1 while its group is classic
+GOES = {
+    "its session ends": lambda s: s.record(17_003, 4),
+    "it leaves": lambda s: s.leave(14_000, "m1").record(14_000, 4),
+}
+
+
+@pytest.mark.parametrize("name", GOES)
+def test_a_timer_of_before_a_downgrade_removes_who_comes_back_with_its_id(name):
+    """m1, told to rejoin at 5,000, has 60 s. It comes back at 58,600, and its write stalls, so no session begins."""
+    story = consumers("new").member(200, "m1", classic_session_ms=6_000).current(210, "m1", 2)
+    story.hellos("new", 1_000, 10_000, 2).beats("m1", 1_000, 4_000, 2).beats("m1", 5_000, 10_000, 2, error=27)
+    story = GOES[name](downgrade(story, 11_000, 3, "m1"))
+    story.deleted(25_000).member(25_000, "new").epoch(25_000, 5).target(25_000, 5).current(25_000, "new", 5)
+    story.hellos("new", 26_000, 57_000, 5).member(58_600, "m1", classic_session_ms=6_000).current(58_600, "m1", 6)
+    story.epoch(58_600, 6).target(58_600, 6).hello(63_700, "new", 5, 0, error=15, parked_ms=5_000)
+    story.hellos("new", 64_000, 70_000, 7)
+    told = play(removed(story, 65_003, 7), 72_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m1", 65_000)]
+
+
 # whether m1's heartbeat waits behind a stalled write as m1 is removed -> when its session is said to have ended
 LEFT_RUNNING = {"it waits, so m1 has not left": (True, [("m1", 23_500)]), "m1 may have left": (False, [])}
 

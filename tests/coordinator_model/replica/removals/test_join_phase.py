@@ -869,6 +869,21 @@ def test_of_two_timers_that_came_due_in_one_pause_the_earlier_runs_first(play, l
     assert deadline_ms == pytest.approx(22_000, abs=10)
 
 
+def test_a_session_that_was_due_in_a_pause_before_the_sync_excuses_the_sync():
+    """Both owe a sync by 19,500. As the broker wakes, it hears m1 and lets m2's session end, which was due at 15,500.
+
+    That begins a join phase, which waits for m1 until its session ends at 28,000. Had the time to sync ended first,
+    both would have been removed, and m3 would not have had to wait.
+    """
+    story = group(m2_until_ms=8_000).beat(9_000, "m1", error=27)
+    story.join(9_500, "m1", 2, listed=["m1", "m2"]).join(9_500, "m2", 2).beats("m1", 10_000, 14_000, generation=2)
+    story.silent(15_000, 22_000).beat(22_000, "m1", 2).beat(22_050, "m2", 2, error=25)
+    story.join(28_000, "m3", 3, listed=["m3"], parked_ms=5_900).record(28_005, 3, "m3")
+    told = story.sync(28_005, "m3", 3, leader=True).beats("m3", 29_000, 32_000, 3).play(32_000)
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m1", 28_000), ("m2", 22_000)]
+    assert told.accusations == [("session-expired", "m1"), ("session-expired", "m2")]
+
+
 # whether probes are answered between 15,000 and 16,700 -> told
 @pytest.mark.parametrize(("probed", "told"), [(False, []), (True, [("session-expired", "pod-1")])])
 def test_a_successor_that_joins_after_a_gap_may_have_replaced_its_predecessor(probed, told):
