@@ -34,6 +34,7 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
     if replica.type is GroupType.CLASSIC and event.generation != replica.generation:
         return
     join_lines.note_if_unseen(replica, context)
+    _note_written(replica, event)
     stores = event.from_leader and (member.awaiting_sync or replica.state is GroupState.COMPLETING_REBALANCE)
     came_ms = event.arrival_ms - replica.state_since_ms
     waited = member.awaiting_sync and came_ms <= STALL_MS and _waited_for_the_leader(replica, event, came_ms)
@@ -53,6 +54,17 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
         waiting_syncs.end(replica, event.answer_ms)
     if replica.protocol_type == "consumer":
         _take_assignment(replica, member, event)
+
+
+def _note_written(replica: GroupReplica, event: SyncAnswered) -> None:
+    """Note that the broker whose answer showed removals has also written the generation: it answers the leader with 0.
+
+    ``deposed_sync`` does the same for a broker that is known to be deposed.
+    """
+    if event.from_leader:
+        for departure in replica.departures:
+            if (departure.answered_by, departure.generation) == (event.broker, event.generation):
+                departure.phase.written_by = event.broker
 
 
 def _waited_for_the_leader(replica: GroupReplica, event: SyncAnswered, came_ms: int) -> bool:

@@ -311,9 +311,12 @@ def _was_shown_before_the_move(departure: Departure, context: JudgementContext) 
 
 
 def _is_of_a_deposed_coordinator(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a deposed coordinator's answer showed the removal: the next coordinator knows nothing of it."""
+    """Tell whether a deposed coordinator's answer showed the removal: the next coordinator knows nothing of it.
+
+    A broker that has also written the generation was the coordinator, whatever metadata says: the next one loads that.
+    """
     others = (r for r in context.timer_resets if r.broker != departure.answered_by)
     moves = [r for r in others if r.is_move]
-    return departure.answered_by != "" and any(
+    return departure.answered_by not in ("", departure.phase.written_by) and any(
         r.low_ms <= departure.gone_ms and (r.high_ms is None or departure.gone_ms <= r.high_ms) for r in moves
     )

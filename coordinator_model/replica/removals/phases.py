@@ -95,8 +95,8 @@ class EndedPhase(JoinPhase):
     """The members for which it waited and that are not seen to have joined: static ones by instance id, pending ones
     (79) by member id."""
     written_by: str = ""
-    """The former coordinator that wrote the record of the generation that ended it, as its answer to the leader's
-    SyncGroup shows."""
+    """The broker that wrote the record of the generation that ended it, as its answer to the leader's SyncGroup shows.
+    It is noted of a former coordinator, and of the broker whose answer showed the removals."""
 
     def is_of(self, phase: JoinPhase) -> bool:
         """Tell whether this is what is kept of the given phase: its end and ``began_after_ms`` identify it."""

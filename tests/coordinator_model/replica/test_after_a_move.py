@@ -703,3 +703,34 @@ def test_no_session_ends_before_its_timeout_after_a_heartbeat_that_a_loading_coo
     story.join(15_000, NEW, -1, error=82, asked="", parked_ms=5_700, broker="broker-2")
     told = story.beat(16_000, "m1", error=27, broker="broker-2").play(40_000)
     assert [rule for rule, subject in told.accusations if subject == "pod-1"] == []
+
+
+def let_expire_unnamed(*, written):
+    """Metadata names broker-1 until 17,000, then broker-3, which answers from 15,100 on.
+
+    broker-2 answers in between. Its generation 2, announced at 14,000, has neither m1 nor m2.
+    """
+    story = stable("m1", "m2").beats("m1", 1_000, 4_000).beats("m2", 1_000, 4_000)
+    story.brokers = {"broker-1": 0, "broker-2": 0, "broker-3": 0}
+    story.leads(0, "broker-1").leads(17_000, "broker-3").beat(12_000, "m1", error=25, broker="broker-2")
+    story.join(14_000, "m3", 2, listed=["m3"], asked="", parked_ms=1_900, broker="broker-2")
+    if written:
+        story.record(14_010, 2, "m3").sync(14_020, "m3", 2, leader=True, broker="broker-2")
+    story.beat(15_000, "m2", error=16)
+    return story.join(15_100, "m1", -1, error=25, broker="broker-3")
+
+
+def test_a_removal_that_is_written_stands_though_metadata_never_named_its_coordinator():
+    story = let_expire_unnamed(written=True).beats("m3", 16_000, 38_000, 2, broker="broker-3")
+    told = story.play(38_000)
+    assert told.accusations == [("session-expired", "m1"), ("session-expired", "m2")]
+    assert all(10_000 <= deadline_ms <= 14_000 for [deadline_ms] in told.facts("session-expired", "deadline_ms"))
+
+
+def test_a_removal_that_is_never_written_is_not_told():
+    """broker-3 has both members again. m2 leaves it, so its own generation 2 does not have m2 either."""
+    story = let_expire_unnamed(written=False).beats("m1", 16_000, 18_000, broker="broker-3")
+    story.leave(18_500, "m2", broker="broker-3").beat(19_000, "m1", error=27, broker="broker-3")
+    story.join(19_500, "m1", 2, listed=["m1"], broker="broker-3").record(19_510, 2, "m1")
+    story.sync(19_520, "m1", 2, leader=True, broker="broker-3").beats("m1", 20_500, 38_000, 2, broker="broker-3")
+    assert story.play(38_000).accusations == []
