@@ -36,6 +36,17 @@ def test_a_leave_behind_a_stalled_write_explains_what_is_written(name):
     assert "refuted" not in [reason for reason, _ in said.closed("session-expired")]
 
 
+@pytest.mark.parametrize(("gone_ms", "told"), [(10_000, []), (14_400, [("session-expired", "c2")])])
+def test_a_leave_that_its_coordinator_refused_as_it_was_unloaded_explains_what_it_wrote(gone_ms, told):
+    """The leave of 10,000 waited for its records, and was answered 16 a second later."""
+    story = two_brokers(consumers("c1", "c2")).hellos("c1", 1_000, 9_000, 2).hellos("c2", 1_000, 8_400, 2)
+    story.leads(0, "broker-1", 5_000, 10_000).leads(11_200, "broker-2", 16_000)
+    story.hello(11_000, "c2", -1, -1, error=16, parked_ms=1_000).gone(gone_ms, "c2").epoch(gone_ms, 3)
+    for at_ms in range(11_500, 30_000, 1_000):
+        story.hello(at_ms, "c1", 2, 2, broker="broker-2")
+    assert story.play(30_000, **SESSION).accusations == told
+
+
 def restarted(unknown_ms):
     """pod-1 was heard last at 4,000. Its next self replaces it at 9,600 on a broker that answers since 9,000."""
     story = two_brokers(stable("m1", OLD)).beats("m1", 1_000, 8_000).beats("old", 1_000, 4_000)
