@@ -326,6 +326,32 @@ def test_a_coordinator_that_takes_over_knows_only_what_is_in_the_log(name):
     assert (group["state"], sorted(m["member_id"] for m in group["members"])) == expected
 
 
+# until when m3's SyncGroup waits, which then is answered 27; who else has not synced -> who missed it
+UNSYNCED = {
+    "it began the next phase": (13_000, [], [("rebalance-timeout", "m2")]),
+    "something else began that before": (12_000, [], []),
+    "perhaps the other did": (13_000, ["m4"], []),
+}
+
+
+@pytest.mark.parametrize("name", UNSYNCED)
+def test_who_did_not_sync_in_time_at_a_coordinator_that_died_is_told(name):
+    """broker-1 announced generation 2 at 8,000 and wrote nothing. m2 had to sync within 5 s, and was not heard again.
+
+    broker-2 loads generation 1, in which m2 never was.
+    """
+    until_ms, others, told = UNSYNCED[name]
+    story = two_brokers(stable("m1", poll_ms=5_000)).beats("m1", 1_000, 7_000).leads(0, "broker-1")
+    story.leave(7_500, "m1").join(8_000, "m2", 2, listed=["m2", "m3", *others], parked_ms=400)
+    for who in ("m3", *others):
+        story.join(8_000, who, 2, leader="m2", parked_ms=400)
+    story.sync(until_ms, "m3", 2, error=27, parked_ms=until_ms - 8_010)
+    story.silent(until_ms + 100, 60_000).leads(until_ms + 1_000, "broker-2", 30_000)
+    for at_ms in range(16_000, 40_000, 1_000):
+        story.beat(at_ms, "m1", broker="broker-2")
+    assert [each for each in story.play(40_000).accusations if "m1" not in each] == told
+
+
 def test_a_sync_as_a_load_shows_restarts_no_session():
     """broker-1 announced generation 2 and wrote nothing. broker-2 has 1, and answers m2 at once, from Stable."""
     story = two_brokers(stable("m1", "m2")).beats("m1", 1_000, 7_000).beats("m2", 1_000, 6_000)
