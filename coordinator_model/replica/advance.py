@@ -14,6 +14,7 @@ from coordinator_model.replica.leave import rebalance_without
 from coordinator_model.replica.modern import derive_state
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.judge import judge_removals
+from coordinator_model.replica.removals.removal import note_unwritten_removal
 from coordinator_model.replica.session_timer import session_timeout_ms
 from coordinator_model.states import SESSION_EXPIRED, Cause, GroupState, GroupType
 
@@ -113,7 +114,13 @@ def end_if_tombstoned(replica: GroupReplica) -> bool:
     return True
 
 
-def take_over(replica: GroupReplica, answered_ms: int, at_ms: int, claimed: tuple[str, int] | None = None) -> bool:
+def take_over(
+    replica: GroupReplica,
+    answered_ms: int,
+    at_ms: int,
+    context: JudgementContext,
+    claimed: tuple[str, int] | None = None,
+) -> bool:
     """Apply that another coordinator has loaded a group from the log; return whether that changes anything.
 
     A rebalance is in no record, so a classic group is as it was before it (``GroupMetadataManager.onLoaded``). Nor is
@@ -135,6 +142,8 @@ def take_over(replica: GroupReplica, answered_ms: int, at_ms: int, claimed: tupl
         return False
     if claimed is not None and replica.announced_by == claimed[0] and replica.generation_since_ms >= claimed[1]:
         return False
+    if replica.state is GroupState.PREPARING_REBALANCE:
+        note_unwritten_removal(replica, context)
     if replica.recorded_generation is None:
         replica.note_loaded(at_ms)
     else:

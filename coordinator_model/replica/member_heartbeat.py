@@ -6,7 +6,7 @@ show what became of the group. Only these lines show that a member lives, and th
 
 from dataclasses import replace
 
-from coordinator_model.brokers.coordinator_check import REFUSALS
+from coordinator_model.brokers.coordinator_check import REFUSALS, WAITED_MS
 from coordinator_model.errors import Error
 from coordinator_model.events import ConsumerHeartbeat
 from coordinator_model.replica.classic import (
@@ -18,6 +18,7 @@ from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.modern import STATIC_LEAVE_EPOCH, derive_state, modern_member
 from coordinator_model.replica.removals.leaves import (
+    CUT_MS,
     came_after,
     heard_since,
     is_known_leave,
@@ -42,7 +43,7 @@ def heartbeat(replica: GroupReplica, event: ConsumerHeartbeat, context: Judgemen
     if waited and event.error == Error.COORDINATOR_NOT_AVAILABLE:
         _behind_a_stalled_write(replica, event, context)
     elif event.error in REFUSALS:
-        _to_no_coordinator(replica, event)
+        _to_no_coordinator(replica, event, context)
     elif (event.error == Error.UNKNOWN_MEMBER_ID and event.request_epoch > 0) or _is_of_no_such_group(event):
         _not_a_member(replica, event, context)
     elif event.error == 0 and event.request_epoch == LEAVE_EPOCH:
@@ -71,11 +72,23 @@ def _not_a_member(replica: GroupReplica, event: ConsumerHeartbeat, context: Judg
         member.unknown_ms = event.applied_ms
 
 
-def _to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat) -> None:
-    if event.request_epoch < 0:
+def _to_no_coordinator(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementContext) -> None:
+    if event.request_epoch == LEAVE_EPOCH and _wrote_a_removal(replica, event):
+        _leave(replica, event, context)
+    elif event.request_epoch < 0:
         remember_undelivered(replica, event.member_id, event.applied_ms)  # its client does not send it again
     elif event.request_epoch == 0:
         _join_to_no_coordinator(replica, event)
+
+
+def _wrote_a_removal(replica: GroupReplica, event: ConsumerHeartbeat) -> bool:
+    """Tell whether a leave that was refused (16) after a wait has written a removal: one of its member and instant.
+
+    A coordinator that is unloaded refuses all requests that wait for their records (``CoordinatorRuntime``). The next
+    coordinator may have these records nevertheless.
+    """
+    own_ms = (d.removed_ms for d in replica.departures if d.member.member_id == event.member_id)
+    return event.remote_ms >= WAITED_MS and any(abs(at_ms - event.applied_ms) <= CUT_MS for at_ms in own_ms)
 
 
 def _still_here(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementContext) -> None:

@@ -156,7 +156,8 @@ class GroupEvents:
         for group in self._groups.group_store.names():
             with self._judgement.isolated(group, at_ms):
                 replica = self._groups.replica(group)
-                if take_over(replica, answered_ms, at_ms, claimed):
+                context = self._groups.context(group, self._groups.clock.progress_ms)
+                if take_over(replica, answered_ms, at_ms, context, claimed):
                     self._groups.group_store.touch(group)
                     self._groups.changed.add(group)
                     self._judgement.evaluate(replica, self._groups.clock.progress_ms, at_ms)

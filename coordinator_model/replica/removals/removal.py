@@ -8,9 +8,15 @@ from coordinator_model.replica.member import Member
 from coordinator_model.replica.notes import Violation
 from coordinator_model.replica.reconciliation import KINDS
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
-from coordinator_model.replica.removals.ended_phase import ended_phase, sync_timeout_ms
+from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, ended_phase, sync_timeout_ms
 from coordinator_model.replica.removals.join_phase import was_kept
-from coordinator_model.replica.removals.leaves import has_left, heard_since, left_a_deposed_coordinator, remember_leave
+from coordinator_model.replica.removals.leaves import (
+    CUT_MS,
+    has_left,
+    heard_since,
+    left_a_deposed_coordinator,
+    remember_leave,
+)
 from coordinator_model.replica.session_timer import commits_ms, moves_since_heard, touches_ms
 from coordinator_model.states import MEMBER_REMOVED, POLL_EXCEEDED, REBALANCE_TIMEOUT, SESSION_EXPIRED, Cause, Evidence
 
@@ -52,6 +58,26 @@ def remove_member(
     elif not has_left(replica, member, removed_ms, context.thresholds.grace_ms):
         _note_removal(replica, member, removed_ms, context, answered_by, successor)
     replica.members.pop(member.member_id, None)
+
+
+def note_unwritten_removal(replica: GroupReplica, context: JudgementContext) -> None:
+    """Note a member that did not sync in time, if its coordinator has died in the join phase that this began.
+
+    A waiting SyncGroup was answered 27 when the time to sync was over, and only this member had not synced. No record
+    names the member, so the next coordinator never had it, and shows no removal.
+    """
+    started, late = replica.phase.started, [m for m in replica.members.values() if m.awaiting_sync]
+    if started is None or started.by or replica.phase.began_after_ms < started.at_ms - CUT_MS or len(late) != 1:
+        return
+    [member], limit_ms = late, sync_timeout_ms(replica, late[0], started.at_ms)
+    late_ms = started.at_ms - (member.timer_reset_ms or 0) - (limit_ms or 0)
+    unwritten = member.member_id not in replica.recorded and _is_witnessed(replica, member, started.at_ms, context)
+    lived_on = (member.session_from_ms or 0) > started.at_ms
+    lived_on = lived_on or has_left(replica, member, started.at_ms, context.thresholds.grace_ms)
+    if unwritten and not lived_on and not context.by_records and -EARLY_MS <= late_ms <= LATE_MS:
+        departure = _departure(replica, member, started.at_ms, context, "", None)
+        departure.phase.written_by = replica.announced_by
+        add_departure(replica, departure)
 
 
 def _note_removal(

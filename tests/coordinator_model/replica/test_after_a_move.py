@@ -36,6 +36,17 @@ def test_a_leave_behind_a_stalled_write_explains_what_is_written(name):
     assert "refuted" not in [reason for reason, _ in said.closed("session-expired")]
 
 
+@pytest.mark.parametrize(("gone_ms", "told"), [(10_000, []), (14_400, [("session-expired", "c2")])])
+def test_a_leave_that_its_coordinator_refused_as_it_was_unloaded_explains_what_it_wrote(gone_ms, told):
+    """The leave of 10,000 waited for its records, and was answered 16 a second later."""
+    story = two_brokers(consumers("c1", "c2")).hellos("c1", 1_000, 9_000, 2).hellos("c2", 1_000, 8_400, 2)
+    story.leads(0, "broker-1", 5_000, 10_000).leads(11_200, "broker-2", 16_000)
+    story.hello(11_000, "c2", -1, -1, error=16, parked_ms=1_000).gone(gone_ms, "c2").epoch(gone_ms, 3)
+    for at_ms in range(11_500, 30_000, 1_000):
+        story.hello(at_ms, "c1", 2, 2, broker="broker-2")
+    assert story.play(30_000, **SESSION).accusations == told
+
+
 def restarted(unknown_ms):
     """pod-1 was heard last at 4,000. Its next self replaces it at 9,600 on a broker that answers since 9,000."""
     story = two_brokers(stable("m1", OLD)).beats("m1", 1_000, 8_000).beats("old", 1_000, 4_000)
@@ -330,6 +341,32 @@ def test_a_coordinator_that_takes_over_knows_only_what_is_in_the_log(name):
     story = written(two_brokers(Story()).leads(0, "broker-1")).join(8_000, "m1", generation, listed=["m1"])
     group = story.silent(8_500, 30_000).leads(12_000, "broker-2").play(13_000).group
     assert (group["state"], sorted(m["member_id"] for m in group["members"])) == expected
+
+
+# until when m3's SyncGroup waits, which then is answered 27; who else has not synced -> who missed it
+UNSYNCED = {
+    "it began the next phase": (13_000, [], [("rebalance-timeout", "m2")]),
+    "something else began that before": (12_000, [], []),
+    "perhaps the other did": (13_000, ["m4"], []),
+}
+
+
+@pytest.mark.parametrize("name", UNSYNCED)
+def test_who_did_not_sync_in_time_at_a_coordinator_that_died_is_told(name):
+    """broker-1 announced generation 2 at 8,000 and wrote nothing. m2 had to sync within 5 s, and was not heard again.
+
+    broker-2 loads generation 1, in which m2 never was.
+    """
+    until_ms, others, told = UNSYNCED[name]
+    story = two_brokers(stable("m1", poll_ms=5_000)).beats("m1", 1_000, 7_000).leads(0, "broker-1")
+    story.leave(7_500, "m1").join(8_000, "m2", 2, listed=["m2", "m3", *others], parked_ms=400)
+    for who in ("m3", *others):
+        story.join(8_000, who, 2, leader="m2", parked_ms=400)
+    story.sync(until_ms, "m3", 2, error=27, parked_ms=until_ms - 8_010)
+    story.silent(until_ms + 100, 60_000).leads(until_ms + 1_000, "broker-2", 30_000)
+    for at_ms in range(16_000, 40_000, 1_000):
+        story.beat(at_ms, "m1", broker="broker-2")
+    assert [each for each in story.play(40_000).accusations if "m1" not in each] == told
 
 
 def test_a_sync_as_a_load_shows_restarts_no_session():

@@ -201,6 +201,25 @@ def test_a_kip_848_member_may_have_left_just_before_its_coordinator_died(name):
     assert rules(story.play(42_000, consumer_session_timeouts_ms={"": 6_000})) == expected
 
 
+@pytest.mark.parametrize(("back_ms", "expected"), [(18_000, REMOVED), (12_000, (*REMOVED, *EXPIRED))])
+def test_no_session_ends_that_is_longer_than_its_member_was_in_the_group(back_ms, expected):
+    """m2 joins anew, is heard until 20,000 and removed at 20,200; just then its coordinator moves.
+
+    The cause is unknown until the move is known, which may have been earlier. But a session of 6 s that a load starts
+    cannot have ended 2.2 s after the join.
+    """
+    story = consumers("m1", "m2")
+    story.brokers["broker-2"] = 0
+    story.leads(0, "broker-1", 5_000, 10_000).leads(22_000, "broker-2", 50_000)
+    story.hellos("m1", 1_000, 20_000, 2).hellos("m2", 1_000, 8_000, 2).hello(8_500, "m2", -1, -1)
+    story.gone(8_500, "m2").epoch(8_500, 3).target(8_500, 3).member(back_ms, "m2").epoch(back_ms, 4)
+    story.target(back_ms, 4).current(back_ms, "m2", 4).hello(back_ms, "m2", 0, 4).hellos("m2", back_ms, 20_000, 4)
+    story.gone(20_200, "m2").epoch(20_200, 5).target(20_200, 5)
+    for at_ms in range(20_201, 40_000, 1_000):
+        story.hello(at_ms, "m1", 2, 5, broker="broker-2")
+    assert rules(story.play(42_000, consumer_session_timeouts_ms={"": 6_000})) == expected
+
+
 @pytest.mark.parametrize(
     ("probed", "removed"),
     [(True, ["session-expired", "rebalance-timeout"]), (False, ["member-removed", "rebalance-timeout"])],
