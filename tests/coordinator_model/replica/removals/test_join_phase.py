@@ -1289,6 +1289,17 @@ def test_a_static_leader_that_returns_twice_brings_nobody_back():
     assert told.facts("session-expired", "member_id", "deadline_ms") == [(new.member_id, 21_000)]
 
 
+def test_a_successor_in_a_stable_group_owes_no_sync():
+    """pod-1, alone in its group, comes back at 10,000. It dies before it syncs, and its session of 12 s ends.
+
+    It had 8 s to sync if it had been in the generation when that was announced.
+    """
+    old, new = (replace(who, session_ms=12_000, poll_ms=8_000) for who in (OLD, NEW))
+    story = stable(old).beats("old", 1_000, 9_000).record(10_000, 1, new)
+    told = story.join(13_000, new, 1, asked="", parked_ms=3_000).silent(22_000, 22_000).record(22_000, 2).play(25_000)
+    assert told.facts("session-expired", "member_id", "deadline_ms") == [("new", 22_000)]
+
+
 def test_a_parked_answer_may_name_a_leader_since_rolled_back():
     """pod-2, answered at 15,000, is told the leader of 12,000: pod-1's replacement, rolled back at 14,900."""
     pod = Who("pod-1-" + "0" * 36, instance_id="pod-1")
