@@ -166,7 +166,7 @@ def _let_in(replica: GroupReplica, event: JoinAnswered, context: JudgementContex
         member.timer_reset_ms = max(member.timer_reset_ms or 0, _applied_ms(replica, event))
     if former and _is_into_a_stable_group(replica, event):
         lend_session(former[0], member, event.arrival_ms)
-    member.awaiting_sync = not _has_synced(replica, member, event, context)
+    member.awaiting_sync = not (_replaced_when_stable(replica, event) or _has_synced(replica, member, event, context))
     member.generation = event.generation
     member.streams = replica.protocol == STREAMS_PROTOCOL
     _fill_from_join(member, event, with_timeouts=not _is_unchanged_rejoin(replica, event))
@@ -198,6 +198,17 @@ def _applied_ms(replica: GroupReplica, event: JoinAnswered) -> int:
 def _is_into_a_stable_group(replica: GroupReplica, event: JoinAnswered) -> bool:
     stable = replica.type is GroupType.CLASSIC and replica.state is GroupState.STABLE
     return stable and event.arrival_ms > replica.generation_since_ms
+
+
+def _replaced_when_stable(replica: GroupReplica, event: JoinAnswered) -> bool:
+    """Tell whether a static member took over its instance id in a stable group, where it owes no SyncGroup.
+
+    Only members that were in the generation when it was announced have to sync in time
+    (``GroupMetadataManager.schedulePendingSync``).
+    """
+    takes_over = event.instance_id is not None and not event.request_member_id
+    since_announced_ms = event.arrival_ms - replica.generation_since_ms
+    return takes_over and since_announced_ms > EARLY_MS and _is_into_a_stable_group(replica, event)
 
 
 def _is_unchanged_rejoin(replica: GroupReplica, event: JoinAnswered) -> bool:

@@ -1304,6 +1304,40 @@ def test_a_static_leader_that_returns_twice_brings_nobody_back():
     assert told.facts("session-expired", "member_id", "deadline_ms") == [(new.member_id, 21_000)]
 
 
+def test_a_successor_in_a_stable_group_owes_no_sync():
+    """pod-1, alone in its group, comes back at 10,000. It dies before it syncs, and its session of 12 s ends.
+
+    It had 8 s to sync if it had been in the generation when that was announced.
+    """
+    old, new = (replace(who, session_ms=12_000, poll_ms=8_000) for who in (OLD, NEW))
+    story = stable(old).beats("old", 1_000, 9_000).record(10_000, 1, new)
+    told = story.join(13_000, new, 1, asked="", parked_ms=3_000).silent(22_000, 22_000).record(22_000, 2).play(25_000)
+    assert told.facts("session-expired", "member_id", "deadline_ms") == [("new", 22_000)]
+
+
+def test_a_replacement_taken_back_in_a_phase_gives_it_no_longer_timeout():
+    """m3 begins the phase at 14,500, while the successor of 9,900 still holds pod-1: all may take 10 s to rejoin.
+
+    The former member, which may take 25 s, comes back at 14,900. m2 misses the phase: its heartbeats wait until then.
+    """
+    old, third = replace(OLD, poll_ms=25_000), Who("third", instance_id="pod-1", port=5_003)
+    story = (
+        stable("m1", "m2", "m3", old, poll_ms=POLL_MS)
+        .beats("old", 1_000, 8_000)
+        .record(9_901, 1, "m1", "m2", "m3", NEW)
+    )
+    for member in ("m1", "m2", "m3"):
+        story.beats(member, 1_000, 11_000)
+    story.join(14_900, Who("", instance_id="pod-1", port=5_002), -1, error=15, asked="", parked_ms=5_000)
+    story.join(19_500, "m3", -1, error=15, parked_ms=5_000).beat(21_000, "m2", error=15, parked_ms=5_000)
+    story.join(24_500, third, 2, asked="", parked_ms=500)
+    rebalance(story, 24_500, 2, "m1", "m3", third).beat(25_000, "m2", error=15, parked_ms=5_000)
+    for member in ("m1", "m3", "third"):
+        story.beats(member, 25_500, 31_000, generation=2)
+    told = story.play(31_000)
+    assert told.facts("rebalance-timeout", "member_id", "deadline_ms") == [("m2", 24_500)]
+
+
 def test_a_parked_answer_may_name_a_leader_since_rolled_back():
     """pod-2, answered at 15,000, is told the leader of 12,000: pod-1's replacement, rolled back at 14,900."""
     pod = Who("pod-1-" + "0" * 36, instance_id="pod-1")
