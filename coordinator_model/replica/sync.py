@@ -96,6 +96,8 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
         return
     if event.error == Error.FENCED_INSTANCE_ID:
         rolled_back_replacement.revert_if_timed_out(replica, member, event)
+    if _starts_a_rejoin_timer(member, event):
+        owe(member, event.arrival_ms)
     if event.error in ENDS_A_WAIT and _had_waited(replica, member, event, context):
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
         if not waiting_syncs.waits_on(event):
@@ -103,10 +105,18 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
         _wait_was_cut_off(replica, event)
     elif event.error == Error.REBALANCE_IN_PROGRESS and not context.waiting:
         _was_told_to_rejoin(replica, member, event)
-    if member.is_classic_among_consumers and event.error == Error.REBALANCE_IN_PROGRESS:
-        owe(member, event.arrival_ms)
     if event.error == Error.UNKNOWN_MEMBER_ID and not member.in_kip848_group:
         unknown_member(replica, member, event.generation, event.answer_ms, context)
+
+
+def _starts_a_rejoin_timer(member: Member, event: SyncAnswered) -> bool:
+    """Tell whether a KIP-848 group told a classic member to rejoin (27).
+
+    An upgrade answers the SyncGroups that wait in the classic group with 27, too, and restarts the session timers, but
+    starts no other timer (``GroupMetadataManager.convertToConsumerGroup``).
+    """
+    told = member.is_classic_among_consumers and event.error == Error.REBALANCE_IN_PROGRESS
+    return told and event.arrival_ms >= (member.timer_reset_ms or 0)
 
 
 def _had_waited(replica: GroupReplica, member: Member, event: SyncAnswered, context: JudgementContext) -> bool:

@@ -34,10 +34,12 @@ def _late_ms(case: Case) -> int:
     """Return how late a rebalance timer of a member may have run.
 
     If the records show that the member had not revoked, its timer has surely run. It may have run as the coordinator
-    woke from a pause that is too short to be told from a busy coordinator.
+    woke from a pause that is too short to be told from a busy coordinator. But if another broker had answered as the
+    coordinator by then, that one may have removed the member, by a timer that began when it loaded the group.
     """
     thresholds = case.context.thresholds
-    return thresholds.progress_gap_ms if case.member.unrevoked else thresholds.grace_ms
+    disputed = case.context.disputed_until_ms(case.removed_ms) > 0
+    return thresholds.progress_gap_ms if case.member.unrevoked and not disputed else thresholds.grace_ms
 
 
 def own_timers_ms(member: Member, context: JudgementContext) -> list[int]:

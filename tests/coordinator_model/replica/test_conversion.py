@@ -338,6 +338,12 @@ OWES = {
         "rebalance-timeout",
         65_000,
     ),
+    "told to rejoin as it syncs, it never does": (
+        lambda s: s.sync(5_000, "m1", 2, error=27, parked_ms=0).beats("m1", 6_000, 64_000, 2, error=27),
+        65_003,
+        "rebalance-timeout",
+        65_000,
+    ),
     "it joins, and never syncs": (
         lambda s: s.beat(5_000, "m1", 2, error=27).join(6_000, "m1", 2).beats("m1", 7_000, 65_000, 2),
         66_003,
@@ -367,6 +373,17 @@ def test_a_classic_member_of_a_group_of_consumers_that_owes_a_join_or_a_sync(nam
     told = play(removed(happens(story), removed_ms), 72_000)
     assert told.accusations == [(rule, "m1")]
     assert told.facts(rule, "deadline_ms") == [(deadline_ms,)]
+
+
+def test_a_syncgroup_that_an_upgrade_cut_off_starts_no_timer():
+    """It came to the classic group at 2,002. The group of KIP-848 first tells m1 to rejoin at 6,000."""
+    story = stable("m1", "m2").join(2_000, "m2", 2, listed=("m2", "m1")).join(2_000, "m1", 2)
+    story.beats("m1", 3_000, 5_000, 2).beats("m2", 3_000, 70_000, 2)
+    upgrade(story, 5_500, 2, "m1", "m2").sync(5_502, "m1", 2, error=27, parked_ms=3_500)
+    story.hellos("new", 5_503, 70_000, 3).beats("m1", 6_000, 65_000, 2, error=27)
+    told = play(removed(story, 66_003, 4), 70_000)
+    assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m1", 66_000)]
+    assert told.accusations == [("rebalance-timeout", "m1")]
 
 
 # what a classic member of a group of KIP-848 with a session of 90 s heard behind a stalled write, and was told after

@@ -167,6 +167,21 @@ def test_a_revocation_that_was_due_just_before_a_load_was_missed():
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 14_600)]
 
 
+def test_a_session_that_ends_while_metadata_disputes_its_coordinator_is_no_late_revocation():
+    """broker-2 loads the group at 12,300, so m2's session ends there at 18,300. Metadata names broker-2 at 22,000.
+
+    By what broker-1 answered, m2's session ended at 17,000 and m2 had to revoke until 17,200, before a short pause.
+    """
+    story = consumers("m1", "m2").hellos("m1", 1_000, 11_500, 2)
+    story.brokers["broker-2"], story.poll_ms = 0, 8_000
+    story.leads(0, "broker-1", 5_000, 10_000, 15_000).member(500, "m2")
+    story.hellos("m2", 1_000, 11_000, 2).current(9_200, "m2", 2, state=1)
+    for at_ms in range(12_500, 30_000, 1_000):
+        story.hello(at_ms, "m1", 2, 2, broker="broker-2")
+    story.gone(18_300, "m2").epoch(18_300, 3).leads(22_000, "broker-2")
+    assert play(story, 30_000).facts("session-expired", "subject", "deadline_ms") == [("m2", 18_300)]
+
+
 def moved(story, at_ms):
     """Let broker-2 coordinate from an instant on, at which broker-1 refuses m1."""
     return story.hello(at_ms, "m1", 2, 2, error=16).hello(at_ms + 3_000, "m1", 2, 2, broker="broker-2")
