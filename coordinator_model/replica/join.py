@@ -337,7 +337,7 @@ def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, co
         join_phase.note_sign(replica, replica.generation + 1, event.arrival_ms, _asker(event))
         _replace_in_phase(replica, event, former, context)
     elif replica.state is GroupState.STABLE and event.arrival_ms >= replica.state_since_ms and former:
-        if not event.request_member_id and _had_gone(former[0], event.arrival_ms, context):
+        if not event.request_member_id and _had_gone(former[0], event, context):
             prepare_rebalance(replica, StateEvent.MEMBER_JOINED, event.arrival_ms)
             remove_member(replica, former[0], event.arrival_ms, context, event.broker)
         elif not event.request_member_id:
@@ -360,7 +360,7 @@ def _replace_in_phase(
     if event.request_member_id or event.arrival_ms < (replica.phase.started_ms or 0):
         return
     for old in (old for old in former if (old.joined_ms or 0) < event.arrival_ms):
-        if not _had_gone(old, event.arrival_ms, context):
+        if not _had_gone(old, event, context):
             old.replaced_ms = old.replaced_ms or event.arrival_ms
         elif old.member_id not in replica.phase.unanswered and old.member_id in replica.members:
             remove_member(replica, old, event.arrival_ms, context, event.broker, successor=event)
@@ -371,14 +371,16 @@ def _asker(event: JoinAnswered) -> str:
     return event.request_member_id or event.instance_id or event.client_id
 
 
-def _had_gone(member: Member, at_ms: int, context: JudgementContext) -> bool:
+def _had_gone(member: Member, event: JoinAnswered, context: JudgementContext) -> bool:
     """Tell whether the coordinator no longer knew a member, or its session had ended as far as its heartbeats show.
 
-    The latter is not known if a broker may have loaded the group since: that restarts all session timers.
+    The latter is not known if the broker that answers may have loaded the group since: that restarts all session
+    timers. What another broker loads restarts none of this one's.
     """
-    heard_ms = max([member.session_from_ms or at_ms, *touches_ms(member, context.commits, 0)])
-    ended = heard_ms + (member.session_timeout_ms or 0) < at_ms - EARLY_MS
-    loaded = any(reset.may_load for reset in unheard_since(member, context.timer_resets))
+    heard_ms = max([member.session_from_ms or event.arrival_ms, *touches_ms(member, context.commits, 0)])
+    ended = heard_ms + (member.session_timeout_ms or 0) < event.arrival_ms - EARLY_MS
+    resets = unheard_since(member, context.timer_resets)
+    loaded = any(reset.may_load and reset.broker in ("", event.broker) for reset in resets)
     return member.unknown_ms is not None or (ended and not loaded)
 
 

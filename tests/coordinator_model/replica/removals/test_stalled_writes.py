@@ -2,9 +2,20 @@
 
 import pytest
 
+from coordinator_model.brokers.timer_reset import TimerReset
+from coordinator_model.events import JoinAnswered
+from coordinator_model.replica import join
+from coordinator_model.replica.group import GroupReplica
+from coordinator_model.replica.judgement_context import JudgementContext
+from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals import judge
 from coordinator_model.replica.removals.case import Uncertain
+from coordinator_model.states import Cause, GroupState, GroupType
+from coordinator_model.thresholds import Thresholds
 from tests.support.story import Who, consumers, rebalance, stable
+
+JOIN = (8_000, 10_000, -1, None, None, "", (), "", "client", "host", "connection", None, 5)
+"""The rest of a JoinGroup, from the session timeout to the version."""
 
 # whether m2's heartbeat of 17,900 waits behind a stalled write -> rule and deadline of m2, and of m4
 HEARTBEATS = {
@@ -80,3 +91,18 @@ def test_a_timer_from_before_a_leave_does_not_run_once_a_new_one_has_replaced_it
     story.gone(14_500, "m2").epoch(14_500, 5).hellos("m1", 16_500, 25_000, 5)
     told = story.play(25_000, consumer_session_timeouts_ms={"": 6_000})
     assert [t["rule"] for t in told.transitions if t["subject"] == "m2" and t["transition"] == "opened"] == [rule]
+
+
+@pytest.mark.parametrize(("loads", "is_gone"), [("broker-1", False), ("", False), ("broker-2", True)])
+def test_what_another_broker_loads_restarts_no_session_at_the_one_whose_write_stalls(loads, is_gone):
+    """pod-1's session ended at 10,567. Its next self asks broker-1 at 15,092, and waits for a write that stalls.
+
+    Seen on real brokers (chaos seed 140002): a broker had named broker-2 too early, so this JoinGroup was taken for a
+    replacement that timed out, and the former member for one that was alive.
+    """
+    old = Member("old", "pod-1", joined_ms=100, session_timeout_ms=8_000, last_heartbeat_ms=2_567, generation=1)
+    replica = GroupReplica("g", type=GroupType.CLASSIC, state=GroupState.STABLE, generation=1, members={"old": old})
+    asked = JoinAnswered(20_110, 0, "t", 0, 0, "g", "broker-1", 15, 20_110, 15_092, "", "", "pod-1", *JOIN)
+    load = TimerReset(15_083, None, Cause.COORDINATOR_MOVED, loads, former="broker-1")
+    join.join(replica, asked, JudgementContext(20_110, "broker-2", (load,), {}, 0, 0, 0, None, Thresholds()))
+    assert ("old" not in replica.members, "pod-1" in replica.rolled_back_replacements) == (is_gone, not is_gone)
