@@ -93,6 +93,8 @@ class GroupReplica:
     """When the last answer came that had waited behind a stalled write."""
     joins: JoinsSeen = NO_JOIN_SEEN
     """The JoinGroups of the generation."""
+    recorded_protocol: str | None = None
+    """The protocol in the last record, while ``recorded_generation`` is kept."""
     announced_by: str = ""
     """The broker whose JoinGroup answers announced the generation; empty: no such answer was seen."""
     assignment_epoch: int = -1
@@ -105,8 +107,6 @@ class GroupReplica:
     leader: str | None = None
     recorded_leader: str | None = None
     """The leader in the last record, while ``recorded_generation`` is kept."""
-    recorded_protocol: str | None = None
-    """The protocol in the last record, while ``recorded_generation`` is kept."""
     incarnation: int = 0
     deleted: bool = False
     ending_ms: int | None = None

@@ -88,7 +88,8 @@ def _wrote_a_removal(replica: GroupReplica, event: ConsumerHeartbeat) -> bool:
     coordinator may have these records nevertheless.
     """
     own_ms = (d.removed_ms for d in replica.departures if d.member.member_id == event.member_id)
-    return event.remote_ms >= WAITED_MS and any(abs(at_ms - event.applied_ms) <= CUT_MS for at_ms in own_ms)
+    unloaded = event.error == Error.NOT_COORDINATOR and event.remote_ms >= WAITED_MS
+    return unloaded and any(abs(at_ms - event.applied_ms) <= CUT_MS for at_ms in own_ms)
 
 
 def _still_here(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementContext) -> None:

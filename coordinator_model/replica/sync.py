@@ -63,7 +63,8 @@ def _note_written(replica: GroupReplica, event: SyncAnswered) -> None:
     """
     if event.from_leader:
         for departure in replica.departures:
-            if (departure.answered_by, departure.generation) == (event.broker, event.generation):
+            earlier = departure.generation <= event.generation and not departure.judged
+            if departure.answered_by == event.broker and earlier:
                 departure.phase.written_by = event.broker
 
 

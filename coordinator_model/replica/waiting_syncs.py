@@ -36,9 +36,9 @@ def end(replica: GroupReplica, at_ms: int) -> None:
 def take_back(replica: GroupReplica, member: Member, at_ms: int, context: JudgementContext) -> None:
     """Take back that a SyncGroup's answer restarted its member's session, because the member is unknown (25) too early.
 
-    The session would not have ended yet. But as the join phase had begun it, it was due while the coordinator was
-    paused. So the SyncGroup waited for the coordinator to wake, and came when the group was stable: such a SyncGroup is
-    answered at once, and restarts nothing.
+    By that restart, the session would not have ended yet. By the one before it (the end of the join phase, or a later
+    heartbeat) it was due while the coordinator was paused. So the SyncGroup had only stood in the queue until the
+    coordinator woke. It was then answered at once, from a stable group, which restarts nothing.
     """
     timeout_ms, synced_ms = member.session_timeout_ms, member.synced_ms
     if timeout_ms is None or synced_ms is None or member.timer_reset_ms != synced_ms:

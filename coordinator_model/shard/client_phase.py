@@ -34,7 +34,7 @@ def _phase(replica: GroupReplica, member: Member, progress_ms: int) -> ClientPha
         return _kip848(replica, member)
     if replica.type is not GroupType.CLASSIC:
         return None
-    if member.awaiting_sync:
+    if member.awaiting_sync or _came_unsynced(replica, member):
         return ClientPhase.AWAITING_ASSIGNMENT
     if replica.state is not GroupState.PREPARING_REBALANCE:
         return ClientPhase.STABLE
@@ -42,6 +42,12 @@ def _phase(replica: GroupReplica, member: Member, progress_ms: int) -> ClientPha
     if last_ms is None or previous_ms is None or last_ms < replica.state_since_ms:
         return None
     return ClientPhase.STABLE if progress_ms - last_ms <= 2 * (last_ms - previous_ms) else ClientPhase.JOINING
+
+
+def _came_unsynced(replica: GroupReplica, member: Member) -> bool:
+    """Tell whether a static member took its instance id in a stable group and has sent no SyncGroup yet."""
+    came = member.connection is not None and (member.joined_ms or 0) > replica.generation_since_ms
+    return came and member.synced_ms is None
 
 
 def _kip848(replica: GroupReplica, member: Member) -> ClientPhase | None:

@@ -9,7 +9,7 @@ how often they change, so that a batch of heartbeats and commits writes little:
   until something other than a heartbeat or a commit comes. A reader that has decoded the same bytes before skips them.
 - The commit times change with every offset commit, the commit index only when a partition is new or forgotten.
 
-``CHANGELOG.md`` says what each format changed. This is format 28:
+``CHANGELOG.md`` says what each format changed. This is format 29:
 
 - heartbeat table = last heartbeats, then zlib(interval, generation, span, timeout), each the bytes of an ``array``,
   little-endian, slots in index order
@@ -21,8 +21,8 @@ how often they change, so that a batch of heartbeats and commits writes little:
 - commit index = zlib(uint32 bytes of the keys with a slot, those keys in the order of their slots, the keys of simple
   groups)
 
-Migration guide: a new format increments ``VERSION``. ``migrated_groups`` converts the slices of the previous format to
-this one, ``READABLE`` names both, and ``tests/coordinator_model/shard/test_migration.py`` tests that with a state of
+Migration guide: a new format increments ``VERSION``. ``migrated_groups`` converts the slices of earlier formats to
+this one, ``READABLE`` names them, and ``tests/coordinator_model/shard/test_migration.py`` tests that with a state of
 the previous format. If a conversion is not worth its code, ``READABLE`` is ``VERSION`` alone. A state of any other
 version is refused. Before that can happen, the run's layout file, which names the version, makes the job begin a fresh
 checkpoint (``streaming/run/layout.py``); the job then adopts the open incidents.
@@ -61,8 +61,9 @@ from coordinator_model.shard.heartbeat_table import HeartbeatTable
 from coordinator_model.shard.rebase import rebased
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType
 
-VERSION = 28
-READABLE = (27, VERSION)
+FORMAT_27 = 27
+VERSION = 29
+READABLE = (FORMAT_27, 28, VERSION)
 """The formats of states that can be read."""
 _LEVEL = 1
 _BYTES = "bytes in base64"
@@ -324,21 +325,23 @@ def migrated_groups(data: bytes, version: int) -> bytes:
     """Return the group store of a state of a readable version, converted to the current format."""
     if version == VERSION:
         return data
-    return dump_slices({name: _squeezed(_from_27(_unsqueezed(piece))) for name, piece in load_slices(data).items()})
+    pieces = load_slices(data).items()
+    return dump_slices({name: _squeezed(_converted(_unsqueezed(piece), version)) for name, piece in pieces})
 
 
-def _from_27(body: list[Any]) -> list[Any]:
-    """Convert a group of format 27 to format 28, which has the leader and the protocol of the last record.
+def _converted(body: list[Any], version: int) -> list[Any]:
+    """Convert a group of an earlier format to this one, which has the leader and the protocol of the last record.
 
-    The leader is not known here, and the protocol is believed to be that of the replica. If no JoinGroup of the
-    generation was seen, ``announced_by`` named the broker of an earlier one.
+    Format 28 has that leader already, and it is not known of format 27. The protocol of the last record is believed to
+    be that of the replica. In format 27, if no JoinGroup of the generation was seen, ``announced_by`` named the broker
+    of an earlier one.
     """
-    values = body[2]
-    values.insert(_GROUP_FIELDS.index("recorded_leader"), None)
-    values.insert(_GROUP_FIELDS.index("recorded_protocol"), values[_GROUP_FIELDS.index("protocol")])
-    known = dict(zip(_GROUP_FIELDS, values, strict=True))
-    if known["seen_generation"] != known["generation"]:
-        values[_GROUP_FIELDS.index("announced_by")] = ""
+    new = {"recorded_protocol"} if version > FORMAT_27 else {"recorded_protocol", "recorded_leader"}
+    values = dict(zip((name for name in _GROUP_FIELDS if name not in new), body[2], strict=True))
+    values |= {"recorded_protocol": values["protocol"], "recorded_leader": values.get("recorded_leader")}
+    if version == FORMAT_27 and values["seen_generation"] != values["generation"]:
+        values["announced_by"] = ""
+    body[2] = [values[name] for name in _GROUP_FIELDS]
     return body
 
 

@@ -293,10 +293,10 @@ class Story:
         how = {"total_ms": parked_ms, "remote_ms": parked_ms, **self._of(member, how)}
         return self.tell(at_ms, line("CONSUMER_GROUP_HEARTBEAT", *told, **how), broker)
 
-    def hellos(self, member: str, start_ms: int, end_ms: int, epoch: int) -> "Story":
+    def hellos(self, member: str, start_ms: int, end_ms: int, epoch: int, **how: Any) -> "Story":
         """Answer plain KIP-848 heartbeats once a second."""
         for at_ms in range(start_ms, end_ms + 1, 1_000):
-            self.hello(at_ms, member, epoch, epoch)
+            self.hello(at_ms, member, epoch, epoch, **how)
         return self
 
     def exports(self, at_ms: int, member: str, poll_age_s: float | None, **how: Any) -> "Story":

@@ -78,9 +78,9 @@ def phase_limit_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, con
 
     Only members that were in the group when the phase began count. A member that joined later does not, except the one
     whose JoinGroup began the phase: ``note_starter_timeout`` adds it. A member that was gone when the phase began does
-    not count either, even if the end of its session or its replacement began the phase, or if that replacement was
-    taken back in the phase. A replaced member that was in no generation yet joined in the phase: the first sign of the
-    phase may be later than that.
+    not count either, even if the end of its session or its replacement began the phase, or if it came back in the phase
+    because its replacement was taken back. A replaced member that was in no generation yet joined in the phase: the
+    first sign of the phase may be later than that.
     """
     members, begun_ms = replica.members.values(), phase.started_ms or 0
     gone = _gone_as_it_began(replica, phase, removed_ms, context) | _replaced_as_it_began(replica, phase)

@@ -193,7 +193,7 @@ def _apply(
     that was reported already.
     """
     if is_found_twice(replica, departure):
-        replica.departures.remove(departure)
+        replica.departures = [other for other in replica.departures if other is not departure]
         return
     if isinstance(verdict, RebalanceTimeout | SessionExpired):
         _report(replica, departure, verdict)

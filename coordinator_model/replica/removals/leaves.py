@@ -52,12 +52,12 @@ def has_left(replica: GroupReplica, member: Member, removed_ms: int, grace_ms: i
 
 
 def left_a_deposed_coordinator(replica: GroupReplica, member: Member, removed_ms: int) -> bool:
-    """Tell whether a leave that a deposed coordinator accepted removed the member after all.
+    """Tell whether a leave that a deposed coordinator accepted, or refused as it was unloaded, removed the member.
 
     The broker was still the coordinator then: the record that no longer lists the member is of the same instant.
     """
     left_ms = replica.undelivered_leaves.get(member.member_id)
-    return left_ms is not None and not member.in_kip848_group and abs(left_ms - removed_ms) <= CUT_MS
+    return left_ms is not None and abs(left_ms - removed_ms) <= CUT_MS
 
 
 def remember_undelivered(replica: GroupReplica, member_id: str, applied_ms: int) -> None:

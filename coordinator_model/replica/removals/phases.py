@@ -96,7 +96,8 @@ class EndedPhase(JoinPhase):
     (79) by member id."""
     written_by: str = ""
     """The broker that wrote the record of the generation that ended it, as its answer to the leader's SyncGroup shows.
-    It is noted of a former coordinator, and of the broker whose answer showed the removals."""
+    It is noted of a former coordinator, and of the broker whose answer showed the removals. If the phase never ended,
+    it is the coordinator that died in it."""
 
     def is_of(self, phase: JoinPhase) -> bool:
         """Tell whether this is what is kept of the given phase: its end and ``began_after_ms`` identify it."""

@@ -67,6 +67,8 @@ def note_unwritten_removal(replica: GroupReplica, context: JudgementContext) -> 
     names the member, so the next coordinator never had it, and shows no removal.
     """
     started, late = replica.phase.started, [m for m in replica.members.values() if m.awaiting_sync]
+    if replica.recorded_generation is None:
+        return  # it is not known what the log has
     if started is None or started.by or replica.phase.began_after_ms < started.at_ms - CUT_MS or len(late) != 1:
         return
     [member], limit_ms = late, sync_timeout_ms(replica, late[0], started.at_ms)
@@ -76,6 +78,7 @@ def note_unwritten_removal(replica: GroupReplica, context: JudgementContext) -> 
     lived_on = lived_on or has_left(replica, member, started.at_ms, context.thresholds.grace_ms)
     if unwritten and not lived_on and not context.by_records and -EARLY_MS <= late_ms <= LATE_MS:
         departure = _departure(replica, member, started.at_ms, context, "", None)
+        departure.broker = replica.announced_by or departure.broker
         departure.phase.written_by = replica.announced_by
         add_departure(replica, departure)
 

@@ -274,12 +274,15 @@ def may_have_restarted(together: Together) -> bool:
 
     Timers run within milliseconds, and never early. A load that was not seen explains both. But a short pause of the
     coordinator explains the first as well: then the sessions that were due before the last one may have ended in time.
-    A heartbeat whose line is dated too late explains the second.
+    A heartbeat whose line is dated too late explains the second. It is no sign of a load if the end of another session
+    emptied the group.
     """
-    last_ms, spans = together.latest_ends_ms.values(), map(together.spans.of, together.dropped)
-    late = max(last_ms) + LATE_MS < together.removed_ms
-    early = any(own and ends(own)[0] > together.removed_ms + EARLY_MS for own in spans)
-    return min(last_ms) > 0 and (late or early)
+    last_ms, removed_ms = together.latest_ends_ms.values(), together.removed_ms
+    spans = [own for own in map(together.spans.of, together.dropped) if own]
+    late = max(last_ms) + LATE_MS < removed_ms
+    early = any(ends(own)[0] > removed_ms + EARLY_MS for own in spans)
+    ran = any(_overlap(own, removed_ms - EARLY_MS, removed_ms + EARLY_MS) for own in spans)
+    return min(last_ms) > 0 and (late or (early and not ran))
 
 
 def _no_known_timer_ran(together: Together) -> bool:

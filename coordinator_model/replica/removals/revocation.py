@@ -4,6 +4,7 @@ A member has to revoke the partitions that the coordinator takes from it. A clas
 and to sync. Each member has a timer of its own for that.
 """
 
+from coordinator_model.brokers.leadership import STALE_MS
 from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals import retried_timer
@@ -38,7 +39,7 @@ def _late_ms(case: Case) -> int:
     coordinator by then, that one may have removed the member, by a timer that began when it loaded the group.
     """
     thresholds = case.context.thresholds
-    disputed = case.context.disputed_until_ms(case.removed_ms) > 0
+    disputed = any(0 <= case.removed_ms - claim.first_ms < STALE_MS for claim in case.context.claims)
     return thresholds.progress_gap_ms if case.member.unrevoked and not disputed else thresholds.grace_ms
 
 

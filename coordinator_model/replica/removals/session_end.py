@@ -155,16 +155,19 @@ def _start_is_unsure(replica: GroupReplica, departure: Departure, context: Judge
     """Tell whether a session may have ended before it seems due, because its start is not known well.
 
     That is so if the member was never heard and joined before telemetry was live, if a timer of the former member may
-    have been retried, or if the coordinator has loaded the group since, and the member had joined a session timeout
-    before its removal. Otherwise a removal before the session's end is a leave that was not seen.
+    have been retried, or if the coordinator has loaded the group since the member was heard, provided that the member
+    joined at least a session timeout before its removal. Otherwise a removal before the session's end is a leave that
+    was not seen.
     """
     member = departure.member
     if retried_timer.may_be_any(replica, departure, context):
         return True
     if member.session_from_ms is None:
         return departure.may_be_retried or (member.joined_ms or 0) < context.live_from_ms
-    # the timer that a load starts runs for the group's session timeout, and no load knew of the member before it joined
-    lasts_ms = context.consumer_session_timeout_ms or session_timeout_ms(member, context) or 0
+    # No load knew of the member before it joined. The timer that a load starts runs for the group's session timeout,
+    # but a classic member that is heard after the load goes by its own.
+    timeouts_ms = (context.consumer_session_timeout_ms, session_timeout_ms(member, context))
+    lasts_ms = min((timeout_ms for timeout_ms in timeouts_ms if timeout_ms), default=0)
     if (member.joined_ms or 0) + lasts_ms > departure.removed_ms + TIMER_EARLY_MS:
         return False
     return any(reset.may_load for reset in unheard_since(member, context.timer_resets))

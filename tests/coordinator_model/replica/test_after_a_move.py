@@ -366,7 +366,9 @@ def test_who_did_not_sync_in_time_at_a_coordinator_that_died_is_told(name):
     story.silent(until_ms + 100, 60_000).leads(until_ms + 1_000, "broker-2", 30_000)
     for at_ms in range(16_000, 40_000, 1_000):
         story.beat(at_ms, "m1", broker="broker-2")
-    assert [each for each in story.play(40_000).accusations if "m1" not in each] == told
+    said = story.play(40_000)
+    assert [each for each in said.accusations if "m1" not in each] == told
+    assert {t["broker"] for t in said.transitions if t["rule"] == "rebalance-timeout"} <= {"broker-1"}
 
 
 def test_a_sync_as_a_load_shows_restarts_no_session():
@@ -771,3 +773,25 @@ def test_a_removal_that_is_never_written_is_not_told():
     story.join(19_500, "m1", 2, listed=["m1"], broker="broker-3").record(19_510, 2, "m1")
     story.sync(19_520, "m1", 2, leader=True, broker="broker-3").beats("m1", 20_500, 38_000, 2, broker="broker-3")
     assert story.play(38_000).accusations == []
+
+
+def test_a_classic_member_of_a_kip_848_group_expires_by_its_own_timeout_after_a_load():
+    """broker-2 loads the group by 13,300 and hears m2 once, at 13,200. The group's own session timeout is 45 s."""
+    story = two_brokers(consumers("m1", "m2", poll_ms=60_000))
+    story.leads(0, "broker-1", 5_000, 10_000).leads(12_600, "broker-2", 50_000)
+    story.member(120, "m2", classic_session_ms=10_000).hellos("m1", 1_000, 11_500, 2).beats("m2", 1_000, 12_000, 2)
+    story.beat(13_200, "m2", 2, broker="broker-2").hellos("m1", 13_300, 23_000, 2, broker="broker-2")
+    story.gone(23_200, "m2").epoch(23_200, 3).target(23_200, 3).hellos("m1", 23_300, 45_000, 2, broker="broker-2")
+    told = story.play(45_000, consumer_session_timeouts_ms={"": 45_000})
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 23_200)]
+
+
+def test_a_broker_that_claims_to_coordinate_after_a_removal_makes_it_no_less_certain():
+    """m2 has to revoke until 17,200, and goes a second later. broker-2 answers for the first time at 18,600."""
+    story = two_brokers(consumers("m1", "m2")).hellos("m1", 1_000, 18_300, 2)
+    story.poll_ms = 8_000
+    story.leads(0, "broker-1", 5_000, 10_000, 15_000).member(500, "m2").hellos("m2", 1_000, 17_500, 2)
+    story.current(9_200, "m2", 2, state=1).gone(18_200, "m2").epoch(18_200, 3)
+    story.hellos("m1", 18_600, 59_600, 2, broker="broker-2").leads(22_000, "broker-2", 40_000)
+    told = story.play(60_000, **SESSION)
+    assert [each for each in told.accusations if "m2" in each] == [("rebalance-timeout", "m2")]

@@ -49,6 +49,21 @@ def test_a_state_of_format_27_goes_on_as_one_of_this_format(kept):
     assert goes_on(other, rows[kept["rows"] :]) == goes_on(one, rows[kept["rows"] :])
 
 
+@pytest.mark.parametrize("kept", FORMAT_27[:1], ids=[kept["life"] for kept in FORMAT_27[:1]])
+def test_a_state_of_format_28_takes_the_protocol_of_the_last_record_from_the_replica(kept):
+    shard = Shard.restore(0, SETTINGS, (27, *map(base64.b64decode, kept["state"])))
+    _, heartbeats, memory, lists, groups, *commits = shard.dump()
+    index = snapshot._GROUP_FIELDS.index("recorded_protocol")
+    pieces = {name: snapshot._unsqueezed(piece) for name, piece in snapshot.load_slices(groups).items()}
+    for body in pieces.values():
+        assert body[2].pop(index) in (None, body[2][snapshot._GROUP_FIELDS.index("protocol")])
+    of_28 = snapshot.dump_slices({name: snapshot._squeezed(body) for name, body in pieces.items()})
+    restored = Shard.restore(0, SETTINGS, (28, heartbeats, memory, lists, of_28, *commits))
+    for group in restored.groups():
+        before, after = shard.group_store.replica(group), restored.group_store.replica(group)
+        assert (after.recorded_protocol, after.recorded_leader) == (before.protocol, before.recorded_leader)
+
+
 def test_all_that_a_phase_can_be_is_among_these_states():
     phases, unreported, unjudged = [], [], []
     for kept in FORMAT_27:
