@@ -52,10 +52,10 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
         replica.type, replica.deleted = GroupType.CLASSIC, False
     if answering_coordinator.has_loaded_since(replica, event, context):
         _load_from_the_log(replica, event, context)
-    is_of_the_generation = replica.type is GroupType.CLASSIC and event.generation == replica.generation
-    if replica.type is GroupType.CLASSIC and not is_of_the_generation:
+    is_new = replica.type is not GroupType.CLASSIC or event.generation != replica.generation
+    if is_new and replica.type is GroupType.CLASSIC:
         _end_phase(replica, event, context)
-    _take_protocol(replica, event, known=is_of_the_generation)
+    _take_protocol(replica, event, known=not is_new)
     if event.generation == replica.generation:
         join_phase.note_join_as_it_moved(replica, event, context)
         join_phase.note_sign(replica, event.generation, event.arrival_ms, event.member_id)
@@ -203,8 +203,7 @@ def _is_into_a_stable_group(replica: GroupReplica, event: JoinAnswered) -> bool:
 def _replaced_when_stable(replica: GroupReplica, event: JoinAnswered) -> bool:
     """Tell whether a static member took over its instance id in a stable group, where it owes no SyncGroup.
 
-    Only members that were in the generation when it was announced have to sync in time
-    (``GroupMetadataManager.schedulePendingSync``).
+    Only those that were in the announced generation owe one (``GroupMetadataManager.schedulePendingSync``).
     """
     takes_over = event.instance_id is not None and not event.request_member_id
     since_announced_ms = event.arrival_ms - replica.generation_since_ms
@@ -374,13 +373,11 @@ def _asker(event: JoinAnswered) -> str:
 def _had_gone(member: Member, event: JoinAnswered, context: JudgementContext) -> bool:
     """Tell whether the coordinator no longer knew a member, or its session had ended as far as its heartbeats show.
 
-    The latter is not known if the broker that answers may have loaded the group since: that restarts all session
-    timers. What another broker loads restarts none of this one's.
+    The latter is not known if the broker that answers may have loaded the group since: only that restarts its timers.
     """
     heard_ms = max([member.session_from_ms or event.arrival_ms, *touches_ms(member, context.commits, 0)])
     ended = heard_ms + (member.session_timeout_ms or 0) < event.arrival_ms - EARLY_MS
-    resets = unheard_since(member, context.timer_resets)
-    loaded = any(reset.may_load and reset.broker in ("", event.broker) for reset in resets)
+    loaded = any(r.may_load and r.broker in ("", event.broker) for r in unheard_since(member, context.timer_resets))
     return member.unknown_ms is not None or (ended and not loaded)
 
 

@@ -37,7 +37,7 @@ def test_a_leave_behind_a_stalled_write_explains_what_is_written(name):
 
 
 @pytest.mark.parametrize(("gone_ms", "told"), [(10_000, []), (14_400, [("session-expired", "c2")])])
-def test_a_leave_that_its_coordinator_refused_as_it_was_unloaded_explains_what_it_wrote(gone_ms, told):
+def test_a_leave_refused_by_an_unloaded_coordinator_explains_its_records(gone_ms, told):
     """The leave of 10,000 waited for its records, and was answered 16 a second later."""
     story = two_brokers(consumers("c1", "c2")).hellos("c1", 1_000, 9_000, 2).hellos("c2", 1_000, 8_400, 2)
     story.leads(0, "broker-1", 5_000, 10_000).leads(11_200, "broker-2", 16_000)
@@ -732,7 +732,7 @@ def test_whom_two_brokers_find_gone_at_once_is_reported_once():
     assert [rule for rule in opened if rule != "session-at-risk"] == ["session-expired"]
 
 
-def test_no_session_ends_before_its_timeout_after_a_heartbeat_that_a_loading_coordinator_may_have_accepted():
+def test_a_heartbeat_at_a_loading_coordinator_puts_off_the_end_of_a_session():
     """broker-2 takes over at any time until it answers 79 at 9,000. pod-1's next self waits there from 9,300 on."""
     story = two_brokers(stable("m1", OLD)).leads(0, "broker-1")
     for who in ("m1", "old"):
@@ -759,7 +759,7 @@ def let_expire_unnamed(*, written):
     return story.join(15_100, "m1", -1, error=25, broker="broker-3")
 
 
-def test_a_removal_that_is_written_stands_though_metadata_never_named_its_coordinator():
+def test_a_written_removal_stands_though_its_coordinator_was_never_named():
     story = let_expire_unnamed(written=True).beats("m3", 16_000, 38_000, 2, broker="broker-3")
     told = story.play(38_000)
     assert told.accusations == [("session-expired", "m1"), ("session-expired", "m2")]

@@ -261,7 +261,7 @@ SEEMED_TO_WAIT = {
 
 
 @pytest.mark.parametrize("name", SEEMED_TO_WAIT)
-def test_a_sync_that_came_as_its_coordinator_woke_restarts_no_session_if_its_member_is_unknown(name):
+def test_a_sync_answered_as_its_coordinator_woke_restarts_no_session(name):
     """m1 leads and is answered at 15,000. m2's SyncGroup of 6,990 is handled a moment before or after that."""
     error, deadline_ms = SEEMED_TO_WAIT[name]
     story = joined_twice().join(5_000, "m1", 2, listed=["m1", "m2"]).join(5_000, "m2", 2).silent(7_000, 15_000)

@@ -167,7 +167,7 @@ def test_a_revocation_that_was_due_just_before_a_load_was_missed():
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m2", 14_600)]
 
 
-def test_a_session_that_ends_while_metadata_disputes_its_coordinator_is_no_late_revocation():
+def test_a_session_that_ends_in_a_dispute_is_no_late_revocation():
     """broker-2 loads the group at 12,300, so m2's session ends there at 18,300. Metadata names broker-2 at 22,000.
 
     By what broker-1 answered, m2's session ended at 17,000 and m2 had to revoke until 17,200, before a short pause.
