@@ -118,6 +118,13 @@ _WORDINGS: Final = (
         ),
     ),
     (
+        "restored",
+        (
+            "Failed to persist metadata for group {group} static member {_} with group instance id {_} due to {_}."
+            " Reverting to old member id {member}."
+        ),
+    ),
+    (
         "joined",
         (
             "Static member with groupInstanceId={_} and unknown member id joins group {group} in {_} state."
@@ -275,8 +282,8 @@ def session_expiries(events: Iterable[TruthEvent]) -> list[Expiry]:
 def missed_rebalances(events: Iterable[TruthEvent]) -> list[Expiry]:
     """Find the members that missed a join, sync or revocation in merged logs, in the order of their first lines.
 
-    A static member's timer for its sync outlives its replacement, and then removes nobody. A KIP-848 member that comes
-    back under its own id replaces itself, and goes on.
+    A static member's timer for its sync outlives its replacement, and then removes nobody, unless the replacement is
+    taken back because its write fails. A KIP-848 member that comes back under its own id replaces itself, and goes on.
     """
     events = list(events)
     trusted, moves = set(authoritative(events)), coordinator_moves(events)
@@ -292,6 +299,8 @@ def missed_rebalances(events: Iterable[TruthEvent]) -> list[Expiry]:
         elif event.kind == "replaced" and event.detail != event.member_id:
             replaced.add(member)
             replaced.discard((event.group, event.detail))
+        elif event.kind == "restored":
+            replaced.discard(member)
         elif event.kind == "joined":
             current.pop(member, None)
             replaced.discard(member)

@@ -19,6 +19,7 @@ AT_MS = round(datetime(2026, 11, 21, 4, 8, 4, tzinfo=UTC).timestamp() * 1000) + 
 M = "confluent-0-8b88f37a-ff54-4188-a0fc-1e7f72a7d093"
 N = "c, 2-2d6027b6-10a0-4424-849e-49dc7750d5dc"
 K = "91Bh2dLvRDSmzJtX7ROacw"
+WRITE = "CoordinatorWriteEvent(name=classic-group-join)"
 
 
 def line(
@@ -105,6 +106,13 @@ def line(
                 " Created a new member new to replace the existing member old."
             ),
             [("replaced", "g", "old", "new")],
+        ),
+        (
+            (
+                f"Failed to persist metadata for group g static member new with group instance id i1 due to {WRITE}"
+                f" timed out after 5000ms. Reverting to old member id {M}."
+            ),
+            [("restored", "g", M, "")],
         ),
         ("Stabilized group g generation 3 with 2 members.", [("generation", "g", "", "3 with 2")]),
         ("Some other thing happened to group g.", []),
@@ -197,6 +205,12 @@ def test_a_missed_rebalance_that_the_next_coordinator_ends_too_is_one():
         ([22_000, 22_300], True),
         ([30_000], True),
     ]
+
+
+@pytest.mark.parametrize(("restored", "missed"), [(False, []), (True, [30_000])])
+def test_a_static_member_misses_its_sync_unless_it_was_replaced_for_good(restored, missed):
+    events = [event("replaced", 20_000)] + [event("restored", 25_000)] * restored + [event("rebalance-timeout", 30_000)]
+    assert [one.lines[0].at_ms for one in missed_rebalances(events)] == missed
 
 
 @pytest.mark.parametrize(
