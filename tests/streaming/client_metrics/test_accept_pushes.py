@@ -15,6 +15,7 @@ from streaming.embedded.jars import broker_class_path
 from streaming.embedded.java import JavaMissingError, java_command
 from tests.support.kafka_io import read_until
 from tests.support.parts import skip_without_broker
+from tests.support.waiting import await_true
 
 JAR_MADE_BY = "17"  # Java: another compiler may lay a class out in another way
 
@@ -69,21 +70,22 @@ def test_the_embedded_broker_asks_for_what_tells_of_polls_and_keeps_jmx(asking):
     configured = (asking.node(1).folder / "server.properties").read_text()
     assert f"metric.reporters=org.apache.kafka.common.metrics.JmxReporter,{PLUGIN_CLASS}\n" in configured
     with asking._admin() as admin:
-        found = admin.describe_configs([ConfigResource(ConfigResourceType.CLIENT_METRICS, "group-monitor")])
-    assert LAST_POLL in str(found)
-    assert "5000" in str(found)
+        ours = ConfigResource(ConfigResourceType.CLIENT_METRICS, SUBSCRIPTION)
+        await_true(lambda: LAST_POLL in str(admin.describe_configs([ours])))
+        assert "5000" in str(admin.describe_configs([ours]))
 
 
 @pytest.mark.e2e
 def test_it_is_known_whether_a_subscription_asks_for_what_tells_of_polls(asking):
+    """Each change is awaited: the controller answers before the broker, which is asked, has applied it."""
     ours = ConfigResource(ConfigResourceType.CLIENT_METRICS, SUBSCRIPTION, dict(subscription()))
     producers = {"metrics": "org.apache.kafka.producer.,org.apache.kafka.consumer.fetch", "interval.ms": "60000"}
     with asking._admin() as admin:
-        assert pushes(admin) is Pushes.ASKED_FOR
+        await_true(lambda: pushes(admin) is Pushes.ASKED_FOR)
         other = ConfigResource(ConfigResourceType.CLIENT_METRICS, "other", producers)
         admin.alter_configs([other])
         admin.reset_configs([ours])
-        assert pushes(admin) is Pushes.NOT_ASKED_FOR
+        await_true(lambda: pushes(admin) is Pushes.NOT_ASKED_FOR)
         other.configs = {"metrics": "*"}
         admin.alter_configs([other])
-        assert pushes(admin) is Pushes.ASKED_FOR
+        await_true(lambda: pushes(admin) is Pushes.ASKED_FOR)
