@@ -533,7 +533,7 @@ class CoordinatorTracker(SteppedClocks):
         self.timer_resets.append(TimerReset(at_ms, at_ms, Cause.COORDINATOR_MOVED, broker))
 
     def _open(self, new: TimerReset) -> None:
-        """Add a timer reset. One that is still open is the same, unless it is a pause that the broker survived."""
+        """Add a timer reset. An open one is the same, unless it is a survived pause or a move to another broker."""
         last = self._newest_reset
         if last is not None and last.woke_ms is not None and new.cause is Cause.COORDINATOR_PAUSE:
             self._close(last.woke_ms)
@@ -547,6 +547,9 @@ class CoordinatorTracker(SteppedClocks):
                 was.broker, new = new.broker, was  # perhaps another listener of the broker that loads the groups
             elif was.is_move and new.broker:
                 new.former = was.former
+                if was.broker not in ("", new.broker):  # it may have loaded the groups and removed members meanwhile
+                    was.high_ms = new.low_ms
+                    self.timer_resets.append(was)
             elif was.cause is Cause.UNKNOWN:
                 new.low_ms = was.low_ms
             elif was.cause is Cause.COORDINATOR_PAUSE and new.broker in ("", was.broker):

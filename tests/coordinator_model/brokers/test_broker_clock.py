@@ -114,6 +114,11 @@ STEPS = {
         "b",
         [(4_000, 5_000, Cause.COORDINATOR_MOVED)],
     ),
+    "the next broker takes over before that: its timers restarted too": (
+        [("a", 1_000, YES), ("b", 3_000, BLIND), ("c", 8_000, YES)],
+        "c",
+        [(1_000, 3_000, Cause.COORDINATOR_MOVED), (3_000, 8_000, Cause.COORDINATOR_MOVED)],
+    ),
     "a broker that was restarted loads too": (
         [("a", 1_000, YES), ("a", 4_000, None), ("a", 4_100, BLIND), ("a", 6_000, YES)],
         "a",

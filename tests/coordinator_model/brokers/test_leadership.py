@@ -7,7 +7,7 @@ from coordinator_model.brokers.leadership import DISPUTE_MS, MAX_CLAIMS, STALE_M
 from coordinator_model.events import TELEMETRY_RANK, LeaderNamed
 from coordinator_model.shard.shard_memory import ShardMemory
 from coordinator_model.shard.snapshot import dump_memory, load_memory
-from tests.support.story import rebalance, stable
+from tests.support.story import consumers, rebalance, stable
 
 SURE, BLIND = Proof.COORDINATES, Proof.LEADS
 
@@ -270,6 +270,21 @@ def test_metadata_alone_moves_the_coordinator_of_frozen_members():
     told = story.record(18_500, 2).play(30_000)
     assert sorted(told.opened("session-expired")) == ["m1", "m2"]
     assert told.group["coordinator"] == "broker-2"
+
+
+def test_a_coordinator_that_dies_right_after_it_removed_frozen_members_had_expired_them():
+    """broker-2 takes over and dies before it answers anybody. broker-3 is the next coordinator."""
+    story = consumers("m1", "m2").hellos("m1", 1_000, 10_000, 2).hellos("m2", 1_000, 10_000, 2)
+    story.brokers |= {"broker-2": 0, "broker-3": 0}
+    story.leads(0, "broker-1", 5_000, 10_000, session_timeouts_ms={"consumer": {"": 45_000}})
+    story.silent(10_000, 90_000).leads(25_000, "broker-2", 30_000)
+    story.gone(69_100, "m1").gone(69_130, "m2").epoch(69_130, 4).silent(69_300, 200_000, "broker-2")
+    story.leads(85_000, "broker-3", *range(90_000, 120_000, 5_000))
+    story.hello(84_500, "m3", 0, 0, error=16, broker="broker-3")
+    told = story.hello(85_500, "m3", 0, 5, broker="broker-3").play(110_000)
+    expired = told.facts("session-expired", "subject", "cause", "broker")
+    assert sorted(expired) == [(who, "coordinator-moved", "broker-2") for who in ("m1", "m2")]
+    assert told.group["coordinator"] == "broker-3"
 
 
 def test_a_leader_without_a_request_log_is_reported_once():
