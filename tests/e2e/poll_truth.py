@@ -19,12 +19,16 @@ from streaming.embedded.truth import LEFT, POLL_TIMEOUT_REASON, TruthEvent
 
 EARLY_MS, LATE_MS = 1_000, 6_000
 """A client counts from its last poll, some time before it is told to stall; librdkafka leaves when it has revoked."""
+EXCEEDED = "_MAX_POLL_EXCEEDED"
+"""librdkafka's error, which the application gets with its first poll after its limit."""
 NO_COORDINATOR = (14, 15, 16)
 UUID_CHARS = 36
 JOIN_MS = 1_000
 """By how much less than its limit a member that overslept may have been in the group: a JoinGroup takes time."""
 PUSH_GAP_MS = 2_000
 """How much later than a push ended the next one may begin: otherwise one between them is missing."""
+ASKED_MS = 20
+"""How much before the log's line the request of a leave may seem to come: its line has rounded times."""
 NEXT_COMMAND_MS = 100
 """A consumer that is told to stall while it stalls does so again before it polls."""
 
@@ -50,6 +54,7 @@ class Sleepers:
         self._silences = _silences(told, actions)
         self._names = {**names, **{event["member_id"]: event["client"] for event in told if event.get("member_id")}}
         self._closed = [(action["client"], action["at_ms"]) for action in actions if action["action"] == "close"]
+        self._told = sorted(told, key=lambda event: event["at_ms"])
 
     def overslept(self, member_id: str, at_ms: int) -> bool:
         """Tell whether a member that left at an instant had not polled for its limit, and nobody had closed it."""
@@ -63,10 +68,22 @@ class Sleepers:
             silence.begin_ms + silence.limit_ms
             for silence in mine
             if silence.limit_ms  # a client that never spoke has reported no limit
-            and silence.begin_ms + silence.limit_ms - EARLY_MS <= at_ms <= silence.end_ms + LATE_MS
+            and silence.begin_ms + silence.limit_ms - EARLY_MS <= at_ms <= self._revoked_ms(silence) + LATE_MS
             and not any(name == client and silence.begin_ms <= ms <= at_ms for name, ms in self._closed)
         )
         return next(passed, None)
+
+    def _revoked_ms(self, silence: _Silence) -> int:
+        """Return when a client could leave after a silence: when it polled, or when it revoked its partitions.
+
+        The poll that returns librdkafka's error need not revoke them. The client may sleep again before the next one.
+        """
+        later = [e for e in self._told if e["client"] == silence.client and e["at_ms"] >= silence.end_ms]
+        error = next((e for e in later if e["event"] == "error"), None)
+        if error is None or EXCEEDED not in error["text"] or error["at_ms"] > silence.end_ms + NEXT_COMMAND_MS:
+            return silence.end_ms
+        change = next((e for e in later if e["event"] in ("revoked", "assigned")), error)
+        return change["at_ms"] if change["event"] == "revoked" else silence.end_ms
 
 
 def slept(truth: Iterable[TruthEvent], sleepers: Sleepers) -> list[TruthEvent]:
@@ -107,17 +124,19 @@ def _silences(told: list[dict], actions: list[dict]) -> list[_Silence]:
 def returns(capture: Path, leaves: list[TruthEvent]) -> set[TruthEvent]:
     """Return leaves whose client, by a later line, overslept: in for its limit, and back on its connection.
 
-    Only what came after counts: a KIP-848 member keeps its id, and may have left and come back before. A member that
-    was in for less had polled to be let in, as far as lines show, and left on purpose, as with ``unsubscribe()``. That
-    its client was in before under another id, on another connection, does not show that it is the same process.
+    Only the leave's own line counts, and what came after: a KIP-848 member keeps its id, and may leave more than once.
+    A member that was in for less had polled to be let in, as far as lines show, and left on purpose, as with
+    ``unsubscribe()``. That its client was in before under another id, on another connection, does not show that it is
+    the same process.
     """
     in_since: dict[str, tuple[int, int]] = {}
     left_on: dict[str, TruthEvent] = {}
     back: set[TruthEvent] = set()
 
-    def goes(member_id: str, at_ms: int, connection: str) -> None:
+    def goes(member_id: str, at_ms: int, connection: str, took_ms: float) -> None:
         joined_ms, limit_ms = in_since.pop(member_id, (0, 0))
-        said = [leave for leave in leaves if leave.member_id == member_id and leave.at_ms <= at_ms]
+        asked_ms = at_ms - took_ms - ASKED_MS
+        said = [leave for leave in leaves if leave.member_id == member_id and asked_ms <= leave.at_ms <= at_ms]
         if said and at_ms - joined_ms >= limit_ms - JOIN_MS:
             left_on[connection] = max(said, key=lambda leave: leave.at_ms)
 
@@ -127,13 +146,13 @@ def returns(capture: Path, leaves: list[TruthEvent]) -> set[TruthEvent]:
         before, joins = left_on.get(connection), (at_ms, request.get("rebalanceTimeoutMs", 0))
         if api == "LEAVE_GROUP":
             for member in request.get("members", [request]):
-                goes(member["memberId"], at_ms, connection)
+                goes(member["memberId"], at_ms, connection, line["totalTimeMs"])
         elif api == "JOIN_GROUP" and line["response"]["errorCode"] == 0:
             in_since.setdefault(line["response"].get("memberId", ""), joins)
             back |= {before} if before is not None else set()
         elif api == "CONSUMER_GROUP_HEARTBEAT":
             if request["memberEpoch"] < 0:
-                goes(request["memberId"], at_ms, connection)
+                goes(request["memberId"], at_ms, connection, line["totalTimeMs"])
             elif request["memberEpoch"] == 0:
                 in_since.setdefault(request["memberId"], joins)  # even if no coordinator accepts it for a while
                 back |= {before} if before is not None and before.member_id == request["memberId"] else set()

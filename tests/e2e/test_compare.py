@@ -22,7 +22,7 @@ from tests.e2e.compare import (
     session_rows,
     with_ties,
 )
-from tests.e2e.poll_truth import Sleepers, polled_in_time, returns, slept
+from tests.e2e.poll_truth import EXCEEDED, Sleepers, polled_in_time, returns, slept
 from tests.e2e.world import Played
 from tests.support.pushes import metrics_data
 from tests.support.request_log import heartbeat_line, line
@@ -289,6 +289,16 @@ LEAVES = {
         14_000,
         True,
     ),
+    "once it had revoked, after it stalled again": (
+        [("stalled", 1_000), ("polling", 13_000), ("error", 13_000), ("stalled", 14_000), ("revoked", 21_000)],
+        21_050,
+        True,
+    ),
+    "after it stalled again, with nothing to revoke": (
+        [("stalled", 1_000), ("polling", 13_000), ("error", 13_000), ("stalled", 14_000), ("polling", 21_000)],
+        21_050,
+        False,
+    ),
     "while it was frozen, past its limit": ([("freeze", 1_000), ("thaw", 17_000)], 17_100, True),
     "after it was closed": ([("stalled", 1_000), ("polling", 13_000), ("close", 13_100)], 13_200, False),
     "while it stalled, and was closed after that": ([("stalled", 1_000), ("close", 14_000)], 11_900, True),
@@ -296,14 +306,15 @@ LEAVES = {
 }
 
 
+TOLD = ("stalled", "polling", "error", "revoked")
+
+
 @pytest.mark.parametrize("name", LEAVES)
 def test_a_leave_is_a_poll_breach_by_what_its_consumer_did(name):
     did, left_ms, breach = LEAVES[name]
-    told = [{"client": "c", "limit_ms": 10_000, "event": "assigned", "at_ms": 0, "member_id": "m"}]
-    told += [{**told[0], "event": what, "at_ms": at_ms} for what, at_ms in did if what in ("stalled", "polling")]
-    actions = [
-        {"client": "c", "action": what, "at_ms": at_ms} for what, at_ms in did if what not in ("stalled", "polling")
-    ]
+    told = [{"client": "c", "limit_ms": 10_000, "event": "assigned", "at_ms": 0, "member_id": "m", "text": EXCEEDED}]
+    told += [{**told[0], "event": what, "at_ms": at_ms} for what, at_ms in did if what in TOLD]
+    actions = [{"client": "c", "action": what, "at_ms": at_ms} for what, at_ms in did if what not in TOLD]
     left = logged(left_ms, kind="left")
     assert slept([left], Sleepers(told, actions)) == ([left] if breach else [])
 
@@ -385,6 +396,18 @@ def test_only_who_was_in_for_its_limit_is_told_by_its_return(name, kip848, tmp_p
         lines.insert(1, (19_000, line("LEAVE_GROUP", {"members": [{"memberId": "m"}]}, {"errorCode": 0})))
     left = logged(19_000, kind="left")
     assert returns(captured_lines(tmp_path, lines), [left]) == ({left} if back else set())
+
+
+def test_a_return_after_a_later_leave_tells_nothing_of_an_earlier_one(tmp_path):
+    """The first leave came too soon to be one of a client that overslept. Its member joined again, and left again."""
+    asks = [(11_000, 0), (19_000, -1), (22_000, 0), (51_000, -1), (51_100, 0)]
+    lines = [
+        (at_ms, line("CONSUMER_GROUP_HEARTBEAT", {**KIP848, "memberEpoch": epoch}, {"errorCode": 0}))
+        for at_ms, epoch in asks
+    ]
+    first, second = (logged(at_ms, kind="left") for at_ms in (19_000, 51_000))
+    assert returns(captured_lines(tmp_path, lines), [first]) == set()
+    assert returns(captured_lines(tmp_path, lines), [first, second]) == {second}
 
 
 # when m, whose limit is 10 s, pushed every 5 s that it polled, before its leave at 29,000 -> whether that was in time
