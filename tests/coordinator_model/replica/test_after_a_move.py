@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from coordinator_model.brokers.timer_reset import TimerReset
+from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.states import Cause
+from tests.oracle.monitor import Monitor
 from tests.support.story import T0, Story, Who, consumers, stable
 
 SESSION = {"consumer_session_timeouts_ms": {"": 6_000}}
@@ -45,6 +47,22 @@ def test_a_leave_refused_by_an_unloaded_coordinator_explains_its_records(gone_ms
     for at_ms in range(11_500, 30_000, 1_000):
         story.hello(at_ms, "c1", 2, 2, broker="broker-2")
     assert story.play(30_000, **SESSION).accusations == told
+
+
+# when the tombstones of c2 are written that are read last, whose leave of 10,000 was refused -> told
+@pytest.mark.parametrize(("gone_ms", "told"), [(10_000, set()), (14_400, {("session-expired", "c2")})])
+def test_a_refused_leave_explains_records_that_are_read_after_its_line(gone_ms, told):
+    """An unloaded coordinator answers the leave with 16 at 11,000. The tombstones are read a batch later."""
+    story = two_brokers(consumers("c1", "c2")).hellos("c1", 1_000, 9_000, 2).hellos("c2", 1_000, 8_400, 2)
+    story.leads(0, "broker-1", 5_000, 10_000).leads(11_200, "broker-2", 16_000)
+    story.hello(11_000, "c2", -1, -1, error=16, parked_ms=1_000)
+    for at_ms in range(11_500, 30_000, 1_000):
+        story.hello(at_ms, "c1", 2, 2, broker="broker-2")
+    monitor = Monitor(ShardSettings(cluster="c", partitions=1, live_from_ms=T0, **SESSION))
+    first = story.source_rows(12_000)
+    monitor.read(first)
+    monitor.read([row for row in story.gone(gone_ms, "c2").epoch(gone_ms, 3).source_rows(30_000) if row not in first])
+    assert {(t["rule"], t["subject"]) for t in monitor.incidents() if t["subject"] == "c2"} == told
 
 
 def restarted(unknown_ms):
