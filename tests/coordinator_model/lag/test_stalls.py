@@ -36,7 +36,9 @@ def test_a_stuck_partition_is_named_in_its_own_rhythm(every_ms):
 
 
 def test_it_names_the_member_the_rhythm_and_when_it_began():
-    told = beside(keeps_up(until_ms=100_000)).play(3 * MINUTE_MS)
+    life = beside(keeps_up(until_ms=100_000))
+    life.reports[0].view["members"][0]["rejoin_reason"] = "topic metadata changed"
+    told = life.play(3 * MINUTE_MS)
     assert told.openings == [(STALLED, "t-0")]
     incident = told.transitions[0].incident
     assert (incident.opened_ms - T0, incident.severity, incident.evidence) == (96_000, "warn", "observed")
@@ -45,7 +47,8 @@ def test_it_names_the_member_the_rhythm_and_when_it_began():
     assert incident.partitions == [["t", 0]]
     assert incident.detail["note"] == "stuck"
     assert (incident.detail["committed_ms"] - T0, incident.detail["interval_ms"]) == (96_000, 5_000)
-    assert incident.detail["stable_since_ms"] == T0 + 100
+    assert (incident.detail["stable_since_ms"], incident.detail["owned_since_ms"]) == (T0 + 100, T0 + 100)
+    assert (incident.detail["rebalance_reason"], incident.detail["lag"]) == ("topic metadata changed", 340)
     assert "m1 (client client-m1 on 10.0.0.7) is alive, owns t-0 and does not commit it" in incident.summary
     assert "was 5 s" in incident.summary
 

@@ -13,6 +13,7 @@ from coordinator_model.lag.partition import WINDOW, Commit, GroupFacts, Owner, P
 from coordinator_model.rules.about_lag import two_digits
 from coordinator_model.rules.group_lag import judge_group
 from coordinator_model.rules.registry import LAG_RULES
+from coordinator_model.states import GroupState
 from coordinator_model.thresholds import Thresholds
 from tests.support.lags import T0, Life, Partition, keeps_up, listed, played, slow
 
@@ -272,6 +273,14 @@ def test_totals_are_of_the_lags_that_are_known():
     assert (told["lag"], told["status"], told["complete"]) == (None, "unknown", False)
     told, _ = judged()
     assert (told["lag"], told["status"], told["complete"]) == (None, "unknown", False)
+
+
+@pytest.mark.parametrize("state", GroupState)
+def test_lag_is_told_whatever_the_state_of_the_group(state):
+    """Others lose the lag just when the group rebalances or its consumers are down."""
+    owner = OWNER if state == GroupState.STABLE else None
+    told, _ = judged(at(0, owner=owner), at(1, owner=owner), facts=FACTS._replace(state=state))
+    assert (told["lag"], told["complete"], told["columns"]["lag"]) == (10, True, [5, 5])
 
 
 def test_a_group_is_complete_if_the_lag_of_what_it_committed_is_known():

@@ -302,3 +302,15 @@ def test_a_long_metadata_is_kept_as_its_head(tmp_path):
     for value in (long, flexible):
         [payloads] = packed(tmp_path, [commit(0, 0, value=value)]).values()
         assert [line[-1] for line in lines_in(payloads)] == ["é" * 64]
+
+
+def test_a_metadata_of_a_megabyte_is_rejected_and_hides_no_other_commit(tmp_path):
+    """Kafka's own reader accepts no text of more than 32,767 bytes."""
+    huge = struct.pack(">hqi", 4, 1, 5) + uvarint(2**20 + 1) + b"m" * 2**20 + int64(T0) + b"\0"
+    read = packed(tmp_path, [commit(0, 0, value=huge), commit(1, 1)])
+    quarantine = read.pop(QUARANTINE_KEY)
+    [payloads] = read.values()
+    assert [line[1] for line in lines_in(payloads)] == [1]
+    assert decoded_in([*payloads, *quarantine]) == {"OffsetCommit:4:malformed": 1, "OffsetCommit:3:decoded": 1}
+    assert len(rejected_in(quarantine)) == 1
+    assert sum(map(len, quarantine)) < 10_000

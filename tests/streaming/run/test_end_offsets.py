@@ -114,6 +114,26 @@ def test_ends_and_starts_of_topics_that_change(broker, monkeypatch):
 
 
 @pytest.mark.e2e
+def test_what_is_stable_ends_before_an_open_transaction(broker):
+    """A consumer with `read_committed` waits there, however healthy it is."""
+    name, servers = f"t-{uuid.uuid4().hex[:6]}", broker.bootstrap_servers
+    broker.create_topic(name, partitions=1)
+    produce(servers, name, 0, 5)
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": name, "log_level": 0})
+    producer.init_transactions()
+    producer.begin_transaction()
+    for _ in range(3):
+        producer.produce(name, b"m", partition=0)
+    producer.flush()
+    with asking(servers, [name]) as asked:
+        told = until(asked.round, lambda told: name in told.places and topic_of(told, name)[0] == [8])
+        assert told.stable == {(name, 0): 5}
+        producer.commit_transaction()
+        told = until(asked.round, lambda told: told.stable == {(name, 0): 9})  # with the marker
+        assert topic_of(told, name)[0] == [9]
+
+
+@pytest.mark.e2e
 def test_a_topic_that_may_not_be_described_costs_only_itself(secured):
     login = {"sasl_mechanism": "PLAIN", "sasl_username": USER, "sasl_password": SecretStr(PASSWORD)}
     kafka = Kafka(bootstrap_servers=secured.server("SASL_PLAINTEXT"), security_protocol="SASL_PLAINTEXT", **login)
@@ -200,6 +220,23 @@ def test_a_leader_that_refused_the_login_once_is_asked_on_new_connections(monkey
     monkeypatch.setattr(end_offsets, "LOOK_EVERY_S", 0.0)
     with EndOffsets({}, list):
         assert two.wait(PATIENCE_S), "the client is kept although it never asks the leader again"
+
+
+def test_of_very_many_topics_a_bounded_number_is_asked_for(monkeypatch):
+    """Members may claim any number of topics that do not exist."""
+    asked, once = [], threading.Event()
+
+    def ask(_self, _manager, topics):
+        asked.append(topics)
+        once.set()
+
+    client = SimpleNamespace(_manager=AllAnswer(), close=lambda: None)
+    monkeypatch.setattr(end_offsets, "KafkaAdminClient", lambda **_: client)
+    monkeypatch.setattr(end_offsets, "MAX_TOPICS", 2)
+    monkeypatch.setattr(EndOffsets, "ask", ask)
+    with EndOffsets({}, lambda: ["no topic's name", "a", "b", "c"]):
+        assert once.wait(PATIENCE_S)
+    assert asked[0] == {"a", "b"}
 
 
 class RefusedOnce:

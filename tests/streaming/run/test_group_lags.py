@@ -16,6 +16,7 @@ from coordinator_model.brokers.blindness import (
 from coordinator_model.commit_block import NO_OFFSET
 from coordinator_model.decode.topic_ids import text_of
 from coordinator_model.group_report import of_kind, reports_in
+from coordinator_model.lag.columns import MAX_ROWS
 from coordinator_model.thresholds import Thresholds
 from streaming.run.lag import group_lags, kept
 from streaming.run.lag.commit_table import CommitTable
@@ -264,6 +265,18 @@ def test_a_group_whose_judging_takes_long_is_judged_less_often(lags, monkeypatch
     lags.apply(commits(("pay", "orders", 0, 40)), report("pay"))
     judged = [bool(lags.round(T0 + number * 10_000, {"orders": [50]})) for number in range(1, 10)]
     assert [number for number, was in enumerate(judged, start=1) if was] == [1, 5, 9]
+
+
+def test_a_group_of_a_hundred_thousand_partitions_is_whole_in_its_sums(lags):
+    """Only the worst partitions have rows; all count."""
+    many = 100_000
+    lags.apply(commits(*(("pay", "orders", n, n % 7, n) for n in range(many))), report("pay"))
+    [partitions, _] = lags.round(T0 + 10_000, {"orders": [7] * many})
+    columns = partitions["columns"]
+    assert partitions["lag"] == sum(7 - n % 7 for n in range(many))
+    assert (len(columns["lag"]), columns["left_out"]) == (MAX_ROWS, many - MAX_ROWS)
+    assert columns["lag"] == [7] * MAX_ROWS
+    assert columns["sums"][0][:2] == ["orders", many]
 
 
 def test_a_partition_that_its_owner_leaves_behind_is_named(lags):

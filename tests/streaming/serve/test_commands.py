@@ -51,7 +51,7 @@ def test_describe_the_page_and_the_api_tell_how_long_a_past_rebalance_took(apply
 def test_describe_shows_how_far_behind_a_group_is_the_worst_partition_first(apply, command):
     rows = [
         partition(0, lag=0),
-        partition(1, lag=50_000),
+        partition(1, lag=50_000, rate=1_234.5),
         partition(2, lag=26_000, status="stall", note="stuck", owner=["w-7", None, "c", "10.0.0.9", 3]),
         partition(3, lag=None, status="unknown", committed_ms=None, owner=None),
     ]
@@ -60,8 +60,9 @@ def test_describe_shows_how_far_behind_a_group_is_the_worst_partition_first(appl
     assert "lag 76,000, 3 of 4 partitions behind or not known" in said
     assert said.index("orders-2") < said.index("orders-1") < said.index("orders-3")
     assert "orders-0" not in said
-    for words in ("stall (stuck)", "w-7", "10.0.0.9", "not known", "never", "nobody"):
+    for words in ("stall (stuck)", "w-7", "10.0.0.9", "not known", "never", "nobody", "1,234.5"):
         assert words in said
+    assert tables.instant(START_MS - 2_000) in said
     assert "lag not known" not in said
 
 

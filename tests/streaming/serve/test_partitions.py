@@ -6,6 +6,7 @@ import pytest
 
 from streaming.serve.lag_view import HEIGHT, NOTES, PARTITIONS_SHOWN, line_of
 from streaming.serve.openapi import OPENAPI
+from streaming.serve.page import instant
 from streaming.serve.timeline import WIDTH
 from tests.support.outputs import CLUSTER, START_MS, columns, partition, partitions, report, view
 
@@ -112,6 +113,7 @@ class TestPage:
             "120 s",
             "26 h",
             "960 of 1,000",
+            instant(START_MS - 2_000),
             "<bdi>m-0</bdi>",
             "10.0.0.7",
             "generation 3",
