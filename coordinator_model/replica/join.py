@@ -16,8 +16,8 @@ from coordinator_model.replica.classic import (
     lend_session,
     member_of,
     note_fenced,
-    owe_sync,
     prepare_rebalance,
+    start_sync_timer,
 )
 from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica, Leave
 from coordinator_model.replica.judgement_context import JudgementContext
@@ -44,7 +44,7 @@ def join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) 
     if event.error != 0:
         _refused(replica, event, context)
         return
-    owe_sync(replica, event)
+    start_sync_timer(replica, event)
     if _is_late(replica, event) or answering_coordinator.is_deposed(replica, event):
         return
     join_lines.note_seen(replica, event.generation)
@@ -170,7 +170,7 @@ def _let_in(replica: GroupReplica, event: JoinAnswered, context: JudgementContex
     member.generation = event.generation
     member.streams = replica.protocol == STREAMS_PROTOCOL
     _fill_from_join(member, event, with_timeouts=not _is_unchanged_rejoin(replica, event))
-    _poll_leave_comes_back(replica, event, context)
+    _recognise_overdue_poll(replica, event, context)
     came_back_if_new(replica, member)
 
 
@@ -233,8 +233,8 @@ def _rebalance_if_one_left(replica: GroupReplica, event: JoinAnswered) -> None:
 def _refused(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """Apply a JoinGroup that was refused. 79 makes no member, only an id for which the join phase waits (KIP-394)."""
     note_fenced(replica, event, event.request_member_id)
-    _was_replaced_in_turn(replica, event, context)
-    _joins_behind_a_stalled_write(replica, event, context)
+    _note_interim_holder(replica, event, context)
+    _apply_unanswered_join(replica, event, context)
     if event.error == Error.UNKNOWN_MEMBER_ID:
         join_phase.note_refused_newcomer(replica, event)
         _note_unknown(replica, event)
@@ -270,7 +270,7 @@ def _remove_if_empty(replica: GroupReplica, event: JoinAnswered, context: Judgem
         replica.enter(StateEvent.REMOVED_UNWRITTEN, event.answer_ms)
 
 
-def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
+def _note_interim_holder(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """Apply a static newcomer's JoinGroup that waited and was answered 82 or 27: it held the instance id meanwhile.
 
     It is answered 82 when a successor comes, and 27 when a conversion of the group fails. Only a JoinGroup that takes
@@ -284,7 +284,7 @@ def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: J
     # Who seems to join just after the newcomer's arrival came before it. Its successor joins as it is answered.
     since_ms = max(event.arrival_ms, min(event.arrival_ms + EARLY_MS, event.answer_ms - ROUNDED_MS))
     if any((m.joined_ms or 0) > since_ms for m in former):
-        _was_in_between(replica, event, former, context)
+        _insert_interim_holder(replica, event, former, context)
         return
     replica.save_last_record()
     member = member_of(replica, event.member_id, event.arrival_ms)
@@ -298,7 +298,7 @@ def _was_replaced_in_turn(replica: GroupReplica, event: JoinAnswered, context: J
         join_phase.note_timeout_if_starter(replica, event.member_id, event.rebalance_timeout_ms)
 
 
-def _was_in_between(
+def _insert_interim_holder(
     replica: GroupReplica, event: JoinAnswered, former: list[Member], context: JudgementContext
 ) -> None:
     """Put a newcomer between its predecessor and its successor: the record showed the successor first."""
@@ -310,7 +310,7 @@ def _was_in_between(
         leave.applied_ms = event.arrival_ms
 
 
-def _joins_behind_a_stalled_write(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
+def _apply_unanswered_join(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """Apply a JoinGroup that waited and was answered 15: it was applied, and only its answer was lost.
 
     A dynamic member that joins with the id that it was given is let in, and so is an unknown instance: both begin a
@@ -503,7 +503,7 @@ def _fill_from_join(member: Member, event: JoinAnswered, *, with_timeouts: bool 
         fill_topics(member, from_base64(event.subscription))
 
 
-def _poll_leave_comes_back(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
+def _recognise_overdue_poll(replica: GroupReplica, event: JoinAnswered, context: JudgementContext) -> None:
     """Recognise an overdue poll: a leave without a reason, and then a join on the same connection."""
     for leave in replica.leaves:
         silent = leave.cause is Cause.LEFT and not leave.reason and leave.member.instance_id is None

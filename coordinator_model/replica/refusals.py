@@ -119,7 +119,7 @@ def is_idle(replica: GroupReplica, event: object) -> bool:
             return not removes and not newcomer_waited(event)  # the join phase went on without it
         case JoinAnswered() | ConsumerHeartbeat():
             return event.error in JOIN_REFUSALS
-        case LeaveAnswered():  # for a member see ``leave._not_in_the_generation``
+        case LeaveAnswered():  # for a member see ``leave._remove_if_not_in_the_generation``
             return event.error in FENCINGS and event.member_id not in replica.members
         case CommitRefused():
             return True

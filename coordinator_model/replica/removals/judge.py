@@ -25,7 +25,7 @@ from coordinator_model.replica.removals.join_timeout import (
     phase_was_extended,
     timed_out,
 )
-from coordinator_model.replica.removals.leaves import CUT_MS
+from coordinator_model.replica.removals.leaves import TRUNCATED_MS
 from coordinator_model.replica.removals.phase_end import (
     kept_as_static,
     lived_to_its_end,
@@ -163,7 +163,7 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
 def explain(replica: GroupReplica, departure: Departure, together: Together) -> Timeout | Unexplained:
     """Return the timeout that explains a removal best, given the removals together with it."""
     end = possible_end(replica, departure, together)
-    if end is None or replacement.was_taken_back(departure):
+    if end is None or replacement.was_rolled_back(departure):
         return Unexplained()
     replaced = departure.successor is not None
     if replaced and not replacement.had_gone(replica, departure, together):
@@ -275,7 +275,7 @@ def _until_it_was_unknown(departure: Departure, context: JudgementContext) -> Ju
     moves = (r for r in context.timer_resets if r.is_move and r.low_ms > member.unknown_ms)
     if any(move.broker == departure.answered_by for move in moves):
         return context
-    if max([member.session_from_ms, *departure.touches_ms]) + session_ms > member.unknown_ms + CUT_MS:
+    if max([member.session_from_ms, *departure.touches_ms]) + session_ms > member.unknown_ms + TRUNCATED_MS:
         return context
     return context._replace(timer_resets=[r for r in context.timer_resets if r.low_ms <= member.unknown_ms])
 
