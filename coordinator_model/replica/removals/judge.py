@@ -116,12 +116,11 @@ def _waits_for_the_earlier(replica: GroupReplica, departure: Departure, shared: 
 
 
 def _is_of_a_disputed_coordinator(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether the broker that showed the removal is not known to be the coordinator yet.
+    """Tell whether the answer that showed the removal is of a broker that was not known to be the coordinator then.
 
-    That broker restarted all session timers as it loaded the group. The move, once known, shows when.
+    If it is still not known to be, the removal is judged later.
     """
-    waits = context.progress_ms < departure.gone_ms + MOVE_KNOWN_MS
-    return waits and departure.answered_by not in ("", departure.broker, context.broker)
+    return departure.answered_by != departure.broker and _a_move_may_become_known(departure, context)
 
 
 def _due(replica: GroupReplica, progress_ms: int) -> list[Departure]:
@@ -286,10 +285,10 @@ def _was_in_no_generation(departure: Departure) -> bool:
 
 
 def _a_move_may_become_known(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether the member's successor was let in by a broker that is not known to be the coordinator yet.
+    """Tell whether the broker whose answer showed the removal is not known to be the coordinator yet.
 
     That broker restarted all session timers when it loaded the group. The move, once known, shows when that was, and so
-    whether this member's session had ended.
+    whether the member's session had ended.
     """
     waits = context.progress_ms < departure.gone_ms + MOVE_KNOWN_MS
     return waits and departure.answered_by not in ("", context.broker)
