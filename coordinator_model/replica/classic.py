@@ -17,7 +17,7 @@ from coordinator_model.replica.conversion import PROTOCOL_TYPES, become_classic
 from coordinator_model.replica.group import GroupReplica, Leave
 from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.member_blobs import fill_blobs
+from coordinator_model.replica.member_blobs import fill_blobs, fill_topics, from_base64
 from coordinator_model.replica.removals import join_phase
 from coordinator_model.replica.removals.ended_phase import ROUNDED_MS
 from coordinator_model.replica.removals.leaves import TRUNCATED_MS, remember_leave
@@ -189,6 +189,20 @@ def _fill_from_record(replica: GroupReplica, member: Member, item: dict[str, Any
     member.streams = replica.protocol == STREAMS_PROTOCOL
     member.tasks = assigned_work(replica.protocol_type, replica.protocol, item["subscription"], item["assignment"])
     fill_blobs(member, item["subscription"], item["assignment"], replica.protocol_type)
+
+
+def fill_from_join(member: Member, event: JoinAnswered, *, with_timeouts: bool = True) -> None:
+    """Take what a JoinGroup says about its member. It may leave out the instance id, which the member id implies."""
+    member.instance_id = event.instance_id or member.instance_id
+    member.client_id, member.client_host = event.client_id, event.client_host
+    member.connection, member.software = event.connection, event.software
+    member.listener, member.principal, member.rejoin_reason = event.listener, event.principal, event.reason
+    if with_timeouts or member.session_timeout_ms is None:
+        member.session_timeout_ms = event.session_timeout_ms
+        member.rebalance_timeout_ms = event.rebalance_timeout_ms
+    member.beats_in_poll = event.api_version == 0
+    if event.protocol_type == "consumer":
+        fill_topics(member, from_base64(event.subscription))
 
 
 def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> None:
