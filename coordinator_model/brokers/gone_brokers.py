@@ -1,6 +1,6 @@
 """Which brokers have left the cluster. A shard that kept them would report them as silent for ever."""
 
-from coordinator_model.brokers.broker_clock import CoordinatorTracker
+from coordinator_model.brokers.coordinator_tracker import CoordinatorTracker
 
 GONE_MS = 86_400_000
 """A broker that metadata does not list and that has been silent for this long has left the cluster. Metadata does not

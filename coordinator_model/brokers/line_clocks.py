@@ -22,8 +22,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from coordinator_model.brokers.broker_clock import CoordinatorTracker
 from coordinator_model.brokers.coordinator_check import Proof, proof
+from coordinator_model.brokers.coordinator_tracker import CoordinatorTracker
 from coordinator_model.brokers.ticks import Source
 from coordinator_model.events import (
     Answer,

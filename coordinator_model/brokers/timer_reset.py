@@ -6,7 +6,7 @@ from coordinator_model.states import Cause
 
 LONGEST_SESSION_MS = 1_800_000
 """Kafka's default of ``group.max.session.timeout.ms``: no session timer runs longer."""
-ASLEEP_AFTER_MS = 250
+PAUSED_AFTER_MS = 250
 """A timer that was due this long after a broker's last line before a pause most likely did not fire before the pause.
 The probe makes a line every half second; this is half of that."""
 
@@ -63,10 +63,10 @@ class TimerReset:
         """Whether the coordinator has to load the groups before it can answer for them."""
         return self.cause is not Cause.UNKNOWN and self.woke_ms is None
 
-    def sleeps_at(self, due_ms: int, *, told_at_once: bool = False) -> bool:
+    def delays(self, due_ms: int, *, written_at_once: bool = False) -> bool:
         """Tell whether a timer that is due at ``due_ms`` fires only when the broker wakes from this pause.
 
-        ``told_at_once``: the timer writes a record at once, so it would be known if it had fired before the pause.
+        ``written_at_once``: the timer writes a record at once, so it would be known if it had fired before the pause.
         """
-        after_ms = 1 if told_at_once else ASLEEP_AFTER_MS
+        after_ms = 1 if written_at_once else PAUSED_AFTER_MS
         return self.woke_ms is not None and self.low_ms + after_ms <= due_ms < self.woke_ms

@@ -74,8 +74,8 @@ def conclude(
     member whose session ended stays too, without being reported, as long as the next coordinator may let that session
     end once more. So does each departure that still has to be compared with an unjudged one of the same generation.
     """
-    spoken = [m for m in replica.members.values() if m.member_id in expired_ms and m.verdict_ms is None]
-    for member in spoken:
+    expired = [m for m in replica.members.values() if m.member_id in expired_ms and m.verdict_ms is None]
+    for member in expired:
         member.verdict_deadline_ms = expired_ms[member.member_id]
         member.verdict_session_from_ms = member.session_from_ms
     if ended:
@@ -84,10 +84,10 @@ def conclude(
         forgotten = [id(d) for d in over if d.rule != SESSION_EXPIRED and not _is_compared(d, compared)]
         for departure in over:
             departure.rule = None
-        told = (d for d in replica.departures if d.is_told and not _is_compared(d, compared))
-        forgotten += [id(d) for d in told if not _may_end_again(replica, d)]
+        kept = (d for d in replica.departures if d.is_over and not _is_compared(d, compared))
+        forgotten += [id(d) for d in kept if not _may_end_again(replica, d)]
         replica.departures = [d for d in replica.departures if id(d) not in forgotten]
-    return bool(spoken or ended)
+    return bool(expired or ended)
 
 
 def _is_compared(departure: Departure, generations: Collection[int]) -> bool:

@@ -17,10 +17,10 @@ from coordinator_model.replica.conversion import PROTOCOL_TYPES, become_classic
 from coordinator_model.replica.group import GroupReplica, Leave
 from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.member_blobs import fill_blobs
+from coordinator_model.replica.member_blobs import fill_blobs, fill_topics, from_base64
 from coordinator_model.replica.removals import join_phase
 from coordinator_model.replica.removals.ended_phase import ROUNDED_MS
-from coordinator_model.replica.removals.leaves import CUT_MS, remember_leave
+from coordinator_model.replica.removals.leaves import TRUNCATED_MS, remember_leave
 from coordinator_model.replica.removals.phases import JoinsSeen
 from coordinator_model.replica.removals.removal import (
     note_parked_heartbeat,
@@ -43,7 +43,7 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
     downgrade = replica.type in PROTOCOL_TYPES
     if replica.generation_since_ms > at_ms and generation < replica.generation:
         return  # a late record of an earlier generation: a later one has been answered since
-    if recorded.counts_from_the_log(replica, value):
+    if recorded.writer_had_loaded(replica, value):
         recorded.revert_to_loaded(replica, value, at_ms)
     replacement = recorded.is_written_again(replica, generation)
     listed = {item["memberId"]: item for item in value["members"]}
@@ -51,16 +51,16 @@ def read_record(replica: GroupReplica, event: RecordRead, context: JudgementCont
     become_classic(replica, set(listed))
     recorded.count_if_lower(replica, generation)
     removed_ms = at_ms if generation == replica.generation else _end_recorded_phase(replica, value, at_ms, context)
-    recorded.take_out_removed(replica, value, set(listed))
+    recorded.drop_found_gone(replica, value, set(listed))
     if replacement:
-        recorded.take_back_loaded(replica, listed)
+        recorded.restore_loaded(replica, listed)
     replica.protocol_type = value["protocolType"] or None
     replica.protocol, replica.leader = value["protocol"], value["leader"]
     gone = [member for member in replica.members.values() if member.member_id not in listed]
     former = {member.instance_id: member for member in gone if member.instance_id is not None}
     drop_unlisted(replica, set(listed), {i.get("groupInstanceId") for i in listed.values()}, removed_ms, context)
-    # all timers restarted when the join phase ended, whichever broker answered; a successor's when the successor came;
-    # the record was written after that, so a later instant is a wrong clock's
+    # The end of the join phase restarted all timers, whichever broker answered; a replacement restarts only that of the
+    # successor, when it comes. The record was written after that, so a later instant comes from a wrong clock.
     completed_ms = -1 if replacement or downgrade else value.get("currentStateTimestamp", -1)
     timer_reset_ms = min(completed_ms, at_ms) if completed_ms > 0 else at_ms
     for member_id, item in listed.items():
@@ -134,7 +134,7 @@ def drop_unlisted(
     generation.
     """
     gone = [member for member in replica.members.values() if member.member_id not in listed]
-    join_phase.weigh_unreported_phase(replica, context)
+    join_phase.forget_phase_unless_timed_out(replica, context)
     if replica.unreported_phase is not None:
         # those that it dropped come first: their timeouts do not extend the next phase
         gone = sorted(gone, key=partial(join_phase.was_kept, replica.unreported_phase))
@@ -189,6 +189,20 @@ def _fill_from_record(replica: GroupReplica, member: Member, item: dict[str, Any
     member.streams = replica.protocol == STREAMS_PROTOCOL
     member.tasks = assigned_work(replica.protocol_type, replica.protocol, item["subscription"], item["assignment"])
     fill_blobs(member, item["subscription"], item["assignment"], replica.protocol_type)
+
+
+def fill_from_join(member: Member, event: JoinAnswered, *, with_timeouts: bool = True) -> None:
+    """Take what a JoinGroup says about its member. It may leave out the instance id, which the member id implies."""
+    member.instance_id = event.instance_id or member.instance_id
+    member.client_id, member.client_host = event.client_id, event.client_host
+    member.connection, member.software = event.connection, event.software
+    member.listener, member.principal, member.rejoin_reason = event.listener, event.principal, event.reason
+    if with_timeouts or member.session_timeout_ms is None:
+        member.session_timeout_ms = event.session_timeout_ms
+        member.rebalance_timeout_ms = event.rebalance_timeout_ms
+    member.beats_in_poll = event.api_version == 0
+    if event.protocol_type == "consumer":
+        fill_topics(member, from_base64(event.subscription))
 
 
 def heartbeat(replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> None:
@@ -266,7 +280,7 @@ def _was_replaced(replica: GroupReplica, event: Heartbeat) -> bool:
 
 def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, context: JudgementContext) -> None:
     if _was_answered_before_the_downgrade(replica, event):
-        owe(member, event.applied_ms)
+        start_rejoin_timer(member, event.applied_ms)
         return
     if event.generation < (member.generation or 0) and event.applied_ms < (member.timer_reset_ms or 0):
         return  # the heartbeat waited for a write, and its member has joined another generation since
@@ -280,7 +294,7 @@ def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, 
     member.generation = event.generation
     if not classic:
         if event.error == Error.REBALANCE_IN_PROGRESS:
-            owe(member, event.applied_ms)
+            start_rejoin_timer(member, event.applied_ms)
         return
     if event.generation > replica.generation:  # its JoinGroups came before telemetry, or their lines are missing
         since_ms = max(replica.generation_since_ms, replica.stable_seen_ms or 0)
@@ -288,7 +302,7 @@ def _classic_heartbeat(replica: GroupReplica, member: Member, event: Heartbeat, 
         replica.generation, replica.generation_since_ms, replica.announced_by = event.generation, event.applied_ms, ""
         replica.joins = JoinsSeen(last_ms=replica.joins.last_ms, skipped=True)
         replica.enter(StateEvent.HEARTBEAT_ACCEPTED, event.applied_ms)
-    _heartbeat_tells_state(replica, event, context)
+    _take_state(replica, event, context)
 
 
 def _was_answered_before_the_downgrade(replica: GroupReplica, event: Heartbeat) -> bool:
@@ -301,13 +315,13 @@ def _was_answered_before_the_downgrade(replica: GroupReplica, event: Heartbeat) 
     return told and downgraded_ms is not None and event.applied_ms <= downgraded_ms + ROUNDED_MS
 
 
-def owe(member: Member, since_ms: int) -> None:
+def start_rejoin_timer(member: Member, since_ms: int) -> None:
     """Note that a classic member of a KIP-848 group has to rejoin (27): its timer starts with the first such answer."""
     if member.owes_since_ms is None:
         member.owes_since_ms = since_ms
 
 
-def owe_sync(replica: GroupReplica, event: JoinAnswered) -> None:
+def start_sync_timer(replica: GroupReplica, event: JoinAnswered) -> None:
     """Note that a classic member of a KIP-848 group has to sync: its timer starts as its JoinGroup is answered.
 
     Such an answer names no leader. If the JoinGroup waited for a write, the group may have become classic meanwhile.
@@ -333,7 +347,7 @@ def _refused(replica: GroupReplica, member: Member | None, event: Heartbeat, con
     if event.error != Error.UNKNOWN_MEMBER_ID:
         return
     if member is not None:
-        unknown_member(replica, member, event.generation, event.applied_ms, context)
+        note_unknown_member(replica, member, event.generation, event.applied_ms, context)
     for departure in replica.departures:
         if departure.member.member_id == event.member_id and departure.member.unknown_ms is None:
             departure.member.unknown_ms = event.applied_ms
@@ -347,7 +361,7 @@ def _outlived_the_phase(replica: GroupReplica, member: Member | None, event: Hea
     return static and rebalances and since
 
 
-def unknown_member(
+def note_unknown_member(
     replica: GroupReplica, member: Member, generation: int, at_ms: int, context: JudgementContext
 ) -> None:
     """Note an answer 25: the member is gone, whatever generation its request names.
@@ -397,16 +411,18 @@ def is_gone(replica: GroupReplica, member_id: str, applied_ms: int) -> bool:
     A coordinator that wakes from a pause may answer a member's heartbeat and replace the member within one millisecond.
     """
     return any(d.member.member_id == member_id and d.gone_ms >= applied_ms for d in replica.departures) or any(
-        leave.member.member_id == member_id and leave.applied_ms + _cut_ms(leave) >= applied_ms
+        leave.member.member_id == member_id and leave.applied_ms + _truncated_ms(leave) >= applied_ms
         for leave in replica.leaves
     )
 
 
-def _cut_ms(leave: Leave) -> int:
-    return CUT_MS if leave.cause is Cause.REPLACED and not leave.member.kip848 else 0
+def _truncated_ms(leave: Leave) -> int:
+    """Return how much later than a leave a line of the member may seem to come that was written before it."""
+    return TRUNCATED_MS if leave.cause is Cause.REPLACED and not leave.member.kip848 else 0
 
 
-def _heartbeat_tells_state(replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> None:
+def _take_state(replica: GroupReplica, event: Heartbeat, context: JudgementContext) -> None:
+    """Take the state of the group that a heartbeat's answer shows: 27 in a join phase, 0 after it."""
     if event.generation != replica.generation:
         return
     if event.error == Error.REBALANCE_IN_PROGRESS:

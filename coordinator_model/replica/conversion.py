@@ -79,7 +79,7 @@ def _had_gone(member: Member, upgraded_ms: int, context: JudgementContext) -> bo
     if moves_since_heard(member, context):
         return True
     due_ms = member.session_from_ms + timeout_ms
-    return due_ms <= upgraded_ms and any(p.sleeps_at(due_ms) for p in unheard_since(member, context.timer_resets))
+    return due_ms <= upgraded_ms and any(p.delays(due_ms) for p in unheard_since(member, context.timer_resets))
 
 
 def _join_phase_has_ended(replica: GroupReplica, upgraded_ms: int, context: JudgementContext) -> bool:

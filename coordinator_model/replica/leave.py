@@ -10,7 +10,7 @@ from coordinator_model.replica.group import GroupReplica, Leave
 from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.leaves import (
-    CUT_MS,
+    TRUNCATED_MS,
     is_known_leave,
     leave_cause,
     poll_departure,
@@ -28,7 +28,7 @@ def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext
     """
     lost = event.error == Error.COORDINATOR_NOT_AVAILABLE and event.remote_ms >= context.thresholds.stalled_write_ms
     if event.error == Error.UNKNOWN_MEMBER_ID:
-        _not_in_the_generation(replica, event, context)
+        _remove_if_not_in_the_generation(replica, event, context)
     if (event.error != 0 and not lost) or is_known_leave(replica, event.member_id, event.applied_ms):
         return
     member = _leaver(replica, event, context, lost=lost)
@@ -47,7 +47,7 @@ def leave(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext
         rebalance_without(replica, member, event.applied_ms)
 
 
-def _not_in_the_generation(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext) -> None:
+def _remove_if_not_in_the_generation(replica: GroupReplica, event: LeaveAnswered, context: JudgementContext) -> None:
     """Remove a member whose leave was answered 25, if no list of the newest generation's members was seen.
 
     The leader gets that list. If the leader is dead, and its coordinator dies too, nobody sees it. But a member of that
@@ -66,9 +66,9 @@ def _left_before(replica: GroupReplica, member: Member, at_ms: int) -> bool:
     """Tell whether a member left in the join phase before the current generation, whose member list lacks it.
 
     If no list was seen yet, a leave at the instant of the announcement shows that, too: it ended the phase. The
-    instants of the two may be some milliseconds apart (``CUT_MS``).
+    instants of the two may be some milliseconds apart (``TRUNCATED_MS``).
     """
-    listed, ended = replica.listed_generation == replica.generation, at_ms <= replica.generation_since_ms + CUT_MS
+    listed, ended = replica.listed_generation == replica.generation, at_ms <= replica.generation_since_ms + TRUNCATED_MS
     return (listed or ended) and (member.generation or 0) < replica.generation
 
 
@@ -80,7 +80,7 @@ def _leaver(replica: GroupReplica, event: LeaveAnswered, context: JudgementConte
         return None if is_late else member  # the same id has joined again since
     gone = event.member_id or _departed_instance(replica, event.instance_id)
     # if the answer was lost, nothing shows that it was a member: a leave that came after its removal explains nothing
-    member = explain_by_leave(replica, gone, event.applied_ms, CUT_MS if lost else context.thresholds.grace_ms)
+    member = explain_by_leave(replica, gone, event.applied_ms, TRUNCATED_MS if lost else context.thresholds.grace_ms)
     if member is None and not lost:
         member = Member(event.member_id, event.instance_id, event.client_id, event.client_host)
     return member

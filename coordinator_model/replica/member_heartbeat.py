@@ -18,7 +18,7 @@ from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.modern import STATIC_LEAVE_EPOCH, derive_state, modern_member
 from coordinator_model.replica.removals.leaves import (
-    CUT_MS,
+    TRUNCATED_MS,
     came_after,
     heard_since,
     is_known_leave,
@@ -89,7 +89,7 @@ def _wrote_a_removal(replica: GroupReplica, event: ConsumerHeartbeat) -> bool:
     """
     own_ms = (d.removed_ms for d in replica.departures if d.member.member_id == event.member_id)
     unloaded = event.error == Error.NOT_COORDINATOR and event.remote_ms >= WAITED_MS
-    return unloaded and any(abs(at_ms - event.applied_ms) <= CUT_MS for at_ms in own_ms)
+    return unloaded and any(abs(at_ms - event.applied_ms) <= TRUNCATED_MS for at_ms in own_ms)
 
 
 def _still_here(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementContext) -> None:

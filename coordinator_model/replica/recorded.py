@@ -20,7 +20,7 @@ def count_if_lower(replica: GroupReplica, generation: int) -> None:
         replica.unexpected += 1  # generations only go up; the log is right
 
 
-def take_back_loaded(replica: GroupReplica, listed: Iterable[str]) -> None:
+def restore_loaded(replica: GroupReplica, listed: Iterable[str]) -> None:
     """Restore members that had left and that a record of the same generation lists again.
 
     A deposed coordinator answered their leaves. The next one had loaded the log, which still had them, and started
@@ -31,7 +31,7 @@ def take_back_loaded(replica: GroupReplica, listed: Iterable[str]) -> None:
             replica.members[member_id] = replica.recorded[member_id]
 
 
-def take_out_removed(replica: GroupReplica, value: dict[str, Any], listed: set[str]) -> None:
+def drop_found_gone(replica: GroupReplica, value: dict[str, Any], listed: set[str]) -> None:
     """Drop members that were already found gone when this record's generation was announced: no new removal.
 
     They came back into the replica because another broker was believed to have loaded the log, which still had them.
@@ -70,7 +70,7 @@ def is_written_again(replica: GroupReplica, generation: int) -> bool:
     return was_stable and generation == replica.generation and replica.recorded_generation in (None, generation)
 
 
-def counts_from_the_log(replica: GroupReplica, value: dict[str, Any]) -> bool:
+def writer_had_loaded(replica: GroupReplica, value: dict[str, Any]) -> bool:
     """Tell whether the coordinator that wrote a record had loaded the log since a generation was announced.
 
     It did not find the announced generation in the log. That shows in two ways: the record's generation is lower than

@@ -115,11 +115,13 @@ def is_idle(replica: GroupReplica, event: object) -> bool:
         case JoinAnswered(error=Error.MEMBER_ID_REQUIRED):
             return not any(member.instance_id for member in replica.members.values())  # the new member may succeed one
         case JoinAnswered(error=Error.UNKNOWN_MEMBER_ID):
-            removes = replica.type is GroupType.CONSUMER and not replica.members  # see ``join._remove_if_empty``
+            removes = (
+                replica.type is GroupType.CONSUMER and not replica.members
+            )  # see ``refused_join._remove_if_empty``
             return not removes and not newcomer_waited(event)  # the join phase went on without it
         case JoinAnswered() | ConsumerHeartbeat():
             return event.error in JOIN_REFUSALS
-        case LeaveAnswered():  # for a member see ``leave._not_in_the_generation``
+        case LeaveAnswered():  # for a member see ``leave._remove_if_not_in_the_generation``
             return event.error in FENCINGS and event.member_id not in replica.members
         case CommitRefused():
             return True

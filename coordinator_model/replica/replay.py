@@ -45,7 +45,7 @@ from coordinator_model.replica import (
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.removals.leaves import CUT_MS, remember_undelivered
+from coordinator_model.replica.removals.leaves import TRUNCATED_MS, remember_undelivered
 from coordinator_model.replica.removals.removal import open_removals
 from coordinator_model.replica.session_timer import SAME_START_MS
 from coordinator_model.replica.transitions import StateEvent
@@ -129,7 +129,7 @@ def deposed_leave(replica: GroupReplica, event: LeaveAnswered, context: Judgemen
     A record of the same instant that no longer lists the member shows that: its join phase ended with this leave.
     """
     removed = [d for d in replica.departures if d.member.member_id == event.member_id]
-    if removed and abs(removed[-1].removed_ms - event.applied_ms) <= CUT_MS:
+    if removed and abs(removed[-1].removed_ms - event.applied_ms) <= TRUNCATED_MS:
         leave.leave(replica, event, context)
     elif event.member_id in replica.members:
         remember_undelivered(replica, event.member_id, event.applied_ms)

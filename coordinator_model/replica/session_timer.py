@@ -159,7 +159,7 @@ def _heard_from_ms(reset: TimerReset) -> float:
         unheard = reset.blind_ms is not None or reset.is_move
         return inf if unheard else reset.low_ms
     word_ms = reset.word_ms if reset.word_ms < reset.high_ms else 0
-    # a broker that may be loading accepts any heartbeat, until its first certain answer; whom that answers is heard
+    # Until its first certain answer, a broker that may be loading accepts any heartbeat. Who gets that answer is heard.
     first_ms = reset.high_ms - (FIRST_ANSWER_MS if reset.blind_ms is None else 1)
     return max(reset.low_ms, word_ms, first_ms)
 
@@ -282,7 +282,7 @@ def deadlines(departure: Departure, context: JudgementContext) -> list[Span]:
     for pause in unheard_since(departure.member, context.timer_resets):
         if pause.woke_ms is not None and _is_over(pause, removed_ms):
             woke_ms, at_once = min(pause.woke_ms, removed_ms), is_written_at_once(departure)
-            ends = [_moved_to_waking(span, pause, woke_ms, told_at_once=at_once) for span in ends]
+            ends = [_moved_to_waking(span, pause, woke_ms, written_at_once=at_once) for span in ends]
     return ends
 
 
@@ -443,14 +443,14 @@ def blindly_heard_ms(member: Member, reset: TimerReset) -> int:
     return heard_ms if blindly else 0
 
 
-def slept_over(departure: Departure, context: JudgementContext) -> tuple[TimerReset, int] | None:
+def due_while_paused(departure: Departure, context: JudgementContext) -> tuple[TimerReset, int] | None:
     """Return the pause of the coordinator in which a departed member's session ran out, and when it was due."""
     due_ms = max((last_ms for _, last_ms, _ in _due(departure, context)), default=None)
     if due_ms is None:
         return None
     removed_ms, at_once = departure.removed_ms, is_written_at_once(departure)
     pauses = (p for p in unheard_since(departure.member, context.timer_resets) if _is_over(p, removed_ms))
-    return next(((pause, due_ms) for pause in pauses if pause.sleeps_at(due_ms, told_at_once=at_once)), None)
+    return next(((pause, due_ms) for pause in pauses if pause.delays(due_ms, written_at_once=at_once)), None)
 
 
 def is_written_at_once(departure: Departure) -> bool:
@@ -468,7 +468,7 @@ def when_awake_ms(due_ms: int, context: JudgementContext, *, written_ms: int | N
 
     ``written_ms``: when a KIP-848 group wrote the removal. It does that at once, so the coordinator was awake then.
     """
-    pauses = (p for p in context.timer_resets if p.sleeps_at(due_ms, told_at_once=written_ms is not None))
+    pauses = (p for p in context.timer_resets if p.delays(due_ms, written_at_once=written_ms is not None))
     return next((p.woke_ms or due_ms for p in pauses if written_ms is None or _is_over(p, written_ms)), due_ms)
 
 
@@ -480,11 +480,11 @@ def _is_over(pause: TimerReset, removed_ms: int) -> bool:
     return pause.woke_ms is not None and pause.woke_ms <= removed_ms + AWAKE_BEFORE_LINE_MS
 
 
-def _moved_to_waking(span: Span, pause: TimerReset, woke_ms: int, *, told_at_once: bool) -> Span:
+def _moved_to_waking(span: Span, pause: TimerReset, woke_ms: int, *, written_at_once: bool) -> Span:
     """Move deadlines that passed while the coordinator was paused to the instant at which it woke."""
     first_ms, last_ms, origin = span
     moved_ms = [
-        woke_ms if pause.sleeps_at(at_ms, told_at_once=told_at_once) and at_ms < woke_ms else at_ms
+        woke_ms if pause.delays(at_ms, written_at_once=written_at_once) and at_ms < woke_ms else at_ms
         for at_ms in (first_ms, last_ms)
     ]
     return span if moved_ms == [first_ms, last_ms] else (moved_ms[0], moved_ms[1], origin or pause)

@@ -7,7 +7,7 @@ A SyncGroup waits at the coordinator until the leader's assignment is stored
 from coordinator_model.errors import Error
 from coordinator_model.events import SyncAnswered, parked_ms
 from coordinator_model.replica import divergence, join_lines, rolled_back_replacement, waiting_syncs
-from coordinator_model.replica.classic import note_fenced, owe, prepare_rebalance, unknown_member
+from coordinator_model.replica.classic import note_fenced, note_unknown_member, prepare_rebalance, start_rejoin_timer
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
@@ -15,7 +15,7 @@ from coordinator_model.replica.member_blobs import from_base64, read_assignment
 from coordinator_model.replica.removals import join_phase
 from coordinator_model.replica.removals.departure import STALL_MS
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, ROUNDED_MS
-from coordinator_model.replica.removals.leaves import CUT_MS
+from coordinator_model.replica.removals.leaves import TRUNCATED_MS
 from coordinator_model.replica.transitions import StateEvent
 from coordinator_model.states import Evidence, GroupState, GroupType
 
@@ -36,8 +36,8 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
     join_lines.note_if_unseen(replica, context)
     _note_written(replica, event)
     stores = event.from_leader and (member.awaiting_sync or replica.state is GroupState.COMPLETING_REBALANCE)
-    came_ms = event.arrival_ms - replica.state_since_ms
-    waited = member.awaiting_sync and came_ms <= STALL_MS and _waited_for_the_leader(replica, event, came_ms)
+    after_ms = event.arrival_ms - replica.state_since_ms
+    waited = member.awaiting_sync and after_ms <= STALL_MS and _waited_for_the_leader(replica, event, after_ms)
     member.awaiting_sync, member.synced_ms = False, event.answer_ms
     member.generation = event.generation
     if replica.type is not GroupType.CLASSIC:
@@ -48,7 +48,7 @@ def sync(replica: GroupReplica, event: SyncAnswered, context: JudgementContext) 
         replica.enter(StateEvent.ASSIGNMENT_STORED, event.answer_ms)
     # A leader that syncs again is answered at once, from Stable. A record is dated before it is stored.
     # A group that another coordinator loaded as Stable (INFERRED) answers at once, even in the same millisecond.
-    if stores or waited or came_ms < 0 or (came_ms == 0 and replica.state_evidence is Evidence.OBSERVED):
+    if stores or waited or after_ms < 0 or (after_ms == 0 and replica.state_evidence is Evidence.OBSERVED):
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
     if stores:
         waiting_syncs.end(replica, event.answer_ms)
@@ -68,12 +68,15 @@ def _note_written(replica: GroupReplica, event: SyncAnswered) -> None:
                 departure.phase.written_by = event.broker
 
 
-def _waited_for_the_leader(replica: GroupReplica, event: SyncAnswered, came_ms: int) -> bool:
-    """Tell whether a SyncGroup was parked: for long, or until the leader's was answered, which it came before."""
+def _waited_for_the_leader(replica: GroupReplica, event: SyncAnswered, after_ms: int) -> bool:
+    """Tell whether a SyncGroup was parked: for long, or until the leader's was answered, which it came before.
+
+    ``after_ms``: how long after the group entered its state the SyncGroup arrived.
+    """
     leader = replica.members.get(replica.leader or "")
     stored_ms = 0 if leader is None else leader.timer_reset_ms or 0
     with_the_leader = event.arrival_ms < stored_ms and abs(event.answer_ms - stored_ms) <= ROUNDED_MS
-    return with_the_leader or parked_ms(event) > (LATE_MS if came_ms > EARLY_MS else 2 * EARLY_MS)
+    return with_the_leader or parked_ms(event) > (LATE_MS if after_ms > EARLY_MS else 2 * EARLY_MS)
 
 
 def _take_assignment(replica: GroupReplica, member: Member, event: SyncAnswered) -> None:
@@ -90,7 +93,7 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
     note_fenced(replica, event, event.member_id)
     if event.error in ENDS_A_WAIT and _is_of_another_coordinators_generation(replica, event):
         return
-    _not_stored(replica, event)
+    _rebalance_if_not_stored(replica, event)
     if event.error == Error.COORDINATOR_NOT_AVAILABLE:
         rolled_back_replacement.revert_behind(replica, event.broker, event.arrival_ms, event.answer_ms)
     if member is None:
@@ -98,16 +101,16 @@ def _refused_sync(replica: GroupReplica, event: SyncAnswered, member: Member | N
     if event.error == Error.FENCED_INSTANCE_ID:
         rolled_back_replacement.revert_if_timed_out(replica, member, event)
     if _starts_a_rejoin_timer(member, event):
-        owe(member, event.arrival_ms)
+        start_rejoin_timer(member, event.arrival_ms)
     if event.error in ENDS_A_WAIT and _had_waited(replica, member, event, context):
         member.timer_reset_ms = max(member.timer_reset_ms or 0, event.answer_ms)
         if not waiting_syncs.waits_on(event):
             waiting_syncs.end(replica, event.answer_ms)
-        _wait_was_cut_off(replica, event)
+        _rebalance_if_cut_off(replica, event)
     elif event.error == Error.REBALANCE_IN_PROGRESS and not context.waiting:
-        _was_told_to_rejoin(replica, member, event)
+        _note_told_to_rejoin(replica, member, event)
     if event.error == Error.UNKNOWN_MEMBER_ID and not member.in_kip848_group:
-        unknown_member(replica, member, event.generation, event.answer_ms, context)
+        note_unknown_member(replica, member, event.generation, event.answer_ms, context)
 
 
 def _starts_a_rejoin_timer(member: Member, event: SyncAnswered) -> bool:
@@ -141,7 +144,7 @@ def _is_of_another_coordinators_generation(replica: GroupReplica, event: SyncAns
     return elsewhere and event.arrival_ms < replica.generation_since_ms
 
 
-def _wait_was_cut_off(replica: GroupReplica, event: SyncAnswered) -> None:
+def _rebalance_if_cut_off(replica: GroupReplica, event: SyncAnswered) -> None:
     """Begin the next join phase: it began at the instant at which a parked SyncGroup was answered 27.
 
     If a session was due earlier, it did not begin the phase, or a busy coordinator ran its timer late.
@@ -149,10 +152,10 @@ def _wait_was_cut_off(replica: GroupReplica, event: SyncAnswered) -> None:
     its_own = replica.type is GroupType.CLASSIC and event.generation == replica.generation
     if its_own and event.error == Error.REBALANCE_IN_PROGRESS and replica.state is GroupState.COMPLETING_REBALANCE:
         prepare_rebalance(replica, StateEvent.REBALANCE_IN_PROGRESS, event.answer_ms)
-        replica.phase.began_after_ms = max(replica.phase.began_after_ms, event.answer_ms - CUT_MS)
+        replica.phase.began_after_ms = max(replica.phase.began_after_ms, event.answer_ms - TRUNCATED_MS)
 
 
-def _was_told_to_rejoin(replica: GroupReplica, member: Member, event: SyncAnswered) -> None:
+def _note_told_to_rejoin(replica: GroupReplica, member: Member, event: SyncAnswered) -> None:
     """Note a SyncGroup that was answered 27 at once: the next join phase had begun by then, with its member.
 
     The coordinator checks member and generation first (``GroupMetadataManager.classicGroupSyncToClassicGroup``).
@@ -167,7 +170,7 @@ def _was_told_to_rejoin(replica: GroupReplica, member: Member, event: SyncAnswer
         prepare_rebalance(replica, StateEvent.REBALANCE_IN_PROGRESS, event.arrival_ms)
 
 
-def _not_stored(replica: GroupReplica, event: SyncAnswered) -> None:
+def _rebalance_if_not_stored(replica: GroupReplica, event: SyncAnswered) -> None:
     """Begin the next join phase if the leader's assignment could not be written (15, -1).
 
     A 16 begins no phase: the coordinator has unloaded the group, so nobody could take part (``CoordinatorRuntime``). An

@@ -11,7 +11,7 @@ from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import STALL_MS
-from coordinator_model.replica.removals.leaves import CUT_MS
+from coordinator_model.replica.removals.leaves import TRUNCATED_MS
 from coordinator_model.replica.rolled_back_replacement import SAME_STEP_MS
 from coordinator_model.states import Cause
 
@@ -27,7 +27,7 @@ def end(replica: GroupReplica, at_ms: int) -> None:
 
     Their timers were restarted by the answer 15. No other member that has yet to sync has a timer that began so late.
     """
-    earliest_ms = replica.generation_since_ms + STALL_MS - CUT_MS
+    earliest_ms = replica.generation_since_ms + STALL_MS - TRUNCATED_MS
     for member in replica.members.values():
         if member.awaiting_sync and (member.timer_reset_ms or 0) >= earliest_ms:
             member.timer_reset_ms, member.awaiting_sync = max(member.timer_reset_ms or 0, at_ms), False
@@ -46,6 +46,6 @@ def take_back(replica: GroupReplica, member: Member, at_ms: int, context: Judgem
     follows = member.member_id != replica.leader and member.generation == replica.generation
     due_ms = max(replica.generation_since_ms, member.last_heartbeat_ms or 0) + timeout_ms
     pauses = (r for r in context.timer_resets if r.cause is Cause.COORDINATOR_PAUSE)
-    slept = any(r.low_ms <= due_ms < (r.high_ms or synced_ms) <= synced_ms for r in pauses)
-    if follows and slept and at_ms < synced_ms + timeout_ms:
+    paused = any(r.low_ms <= due_ms < (r.high_ms or synced_ms) <= synced_ms for r in pauses)
+    if follows and paused and at_ms < synced_ms + timeout_ms:
         member.timer_reset_ms = replica.generation_since_ms

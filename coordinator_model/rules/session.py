@@ -83,7 +83,7 @@ def judge(replica: GroupReplica, member: Member, context: JudgementContext) -> V
     timeout_ms = session_timeout_ms(member, context)
     if member.verdict_ms is not None and timeout_ms is not None:
         return Verdict(_expired(replica, member, context, member.verdict_ms, timeout_ms), None)
-    found = _found_out(replica, member, context, timeout_ms)
+    found = _judge_by_answers(replica, member, context, timeout_ms)
     if found is not None:
         return found
     if timeout_ms is None or not _is_watched(replica, member, context):
@@ -93,7 +93,7 @@ def judge(replica: GroupReplica, member: Member, context: JudgementContext) -> V
         return Verdict(None, _later(unseen_from_ms(member, session, context), context))
     base_ms, timeout_ms = session
     risk_ms = base_ms + int(timeout_ms * context.thresholds.at_risk_ratio)
-    covered = is_covered(member, context) or _began_it_as_it_ended(replica, member, session.end_ms, context)
+    covered = is_covered(member, context) or _its_end_began_the_phase(replica, member, session.end_ms, context)
     if not covered:  # it may be covered by the time it is at risk
         return Verdict(None, _later(risk_ms, context) or _later(unseen_from_ms(member, session, context), context))
     if _may_wait_in_its_join(replica, member, session.end_ms):
@@ -156,7 +156,7 @@ def _waits_for_proof_ms(context: JudgementContext, proof_ms: int, deadline_ms: i
     return deadline_ms if seen_ms < deadline_ms else None
 
 
-def _found_out(
+def _judge_by_answers(
     replica: GroupReplica, member: Member, context: JudgementContext, timeout_ms: int | None
 ) -> Verdict | None:
     """Judge a member whose removal an answer has shown; None: no answer has, or a record will decide."""
@@ -232,7 +232,7 @@ def _was_due_before(deadline_ms: int, other: Member, replica: GroupReplica, cont
     return replica.phase.began_after_ms <= other.session_from_ms + timeout_ms < deadline_ms
 
 
-def _began_it_as_it_ended(replica: GroupReplica, member: Member, end_ms: int, context: JudgementContext) -> bool:
+def _its_end_began_the_phase(replica: GroupReplica, member: Member, end_ms: int, context: JudgementContext) -> bool:
     """Tell whether only the end of a member's session can have started the join phase. Silence alone proves nothing.
 
     The member may not have sent a heartbeat yet, so its SyncGroup counts as the last sign of life. Its own JoinGroup
@@ -283,15 +283,15 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     session = latest_session(member, context if pause is None else context._replace(timer_resets=()))
     ended = session is not None and session.end_ms <= gone_ms
     if _only_its_session_ended(replica, member, resets, gone_ms) and not (ended and _is_dated(resets)):
-        return Verdict(_lost_by_the_next(replica, member, context, resets[0], gone_ms, timeout_ms), None)
+        return Verdict(_expired_since_a_load(replica, member, context, resets[0], gone_ms, timeout_ms), None)
     if session is None or not ended or may_miss_lines(context.blind, session.start_ms, verdict_ms):
         return Verdict(None, None)
     if resets and pause is None and not (_is_dated(resets) and _was_loaded(replica, member)):
         return Verdict(None, None)  # the removal will date the end of the session better
     if _would_have_emptied(replica, member, gone_ms):
         return Verdict(None, None)  # since then, a coordinator has loaded the group without the member
-    slept = pause is not None and pause.sleeps_at(session.end_ms)
-    deadline_ms = min(pause.woke_ms or 0, gone_ms) if pause is not None and slept else session.end_ms
+    delayed = pause is not None and pause.delays(session.end_ms)
+    deadline_ms = min(pause.woke_ms or 0, gone_ms) if pause is not None and delayed else session.end_ms
     finding = _expired(replica, member, context, deadline_ms, timeout_ms)
     if resets and pause is None:
         finding.detail |= _interval(member, resets[0], timeout_ms, deadline_ms, gone_ms)
@@ -319,7 +319,7 @@ def _only_its_session_ended(replica: GroupReplica, member: Member, resets: Seque
     return moved and loaded and rejoining and not _would_have_emptied(replica, member, gone_ms)
 
 
-def _lost_by_the_next(
+def _expired_since_a_load(
     replica: GroupReplica, member: Member, context: JudgementContext, move: TimerReset, gone_ms: int, timeout_ms: int
 ) -> Finding | None:
     """Return the end of a session that restarted at a load that is not dated exactly, and the interval of that end."""

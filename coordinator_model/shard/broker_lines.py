@@ -5,8 +5,8 @@ answer that metadata disputes is applied, but it moves no clock.
 """
 
 from coordinator_model.brokers.blindness import CLOCK_STEPPED
-from coordinator_model.brokers.broker_clock import CoordinatorTracker
 from coordinator_model.brokers.coordinator_check import Proof, proof
+from coordinator_model.brokers.coordinator_tracker import CoordinatorTracker
 from coordinator_model.brokers.line_clocks import Step
 from coordinator_model.errors import HEARD, Error
 from coordinator_model.events import (

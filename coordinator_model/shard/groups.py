@@ -6,7 +6,7 @@ A replica is a compressed slice (``group_store``) until an event needs it. Its m
 
 from dataclasses import dataclass, field
 
-from coordinator_model.brokers.broker_clock import CoordinatorTracker
+from coordinator_model.brokers.coordinator_tracker import CoordinatorTracker
 from coordinator_model.events import FAR_MS
 from coordinator_model.replica.advance import take_heartbeats
 from coordinator_model.replica.group import GroupReplica

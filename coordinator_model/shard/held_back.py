@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from itertools import accumulate, pairwise
 from operator import attrgetter, itemgetter
 
-from coordinator_model.brokers.broker_clock import CoordinatorTracker
+from coordinator_model.brokers.coordinator_tracker import CoordinatorTracker
 from coordinator_model.brokers.line_clocks import Step
 from coordinator_model.decode.records import RecordType
 from coordinator_model.events import FAR_MS, BrokerLine, Event, Heartbeat, RecordRead

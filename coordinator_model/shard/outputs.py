@@ -4,7 +4,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from coordinator_model.brokers.broker_clock import CoordinatorTracker
+from coordinator_model.brokers.coordinator_tracker import CoordinatorTracker
 from coordinator_model.brokers.one_clock import BrokerClock
 from coordinator_model.decode.parse import DETAIL_CHARACTERS
 from coordinator_model.decode.source_row import TELEMETRY

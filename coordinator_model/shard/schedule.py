@@ -4,7 +4,7 @@ The lines of the coordinator move the time. If only records are seen, the record
 findings end as time passes without a record (``pass_time``). The ``agenda`` knows what is due, and when.
 """
 
-from coordinator_model.brokers.broker_clock import CoordinatorTracker
+from coordinator_model.brokers.coordinator_tracker import CoordinatorTracker
 from coordinator_model.brokers.leadership import STALE_MS
 from coordinator_model.events import FAR_MS
 from coordinator_model.shard.group_judgement import GroupJudgement

@@ -14,7 +14,7 @@ shows whether anything is due.
 
 from collections.abc import Iterable, Mapping
 
-from coordinator_model.brokers.broker_clock import CoordinatorTracker
+from coordinator_model.brokers.coordinator_tracker import CoordinatorTracker
 from coordinator_model.commit_block import CommitBlock
 from coordinator_model.events import FAR_MS, Event, OffsetCommitted, Tick
 from coordinator_model.heartbeat_block import HeartbeatBlock

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, get_args
 
 from coordinator_model.brokers.accepted_heartbeats import AcceptedHeartbeats
 from coordinator_model.brokers.blindness import BlindWindow
-from coordinator_model.brokers.broker_clock import CoordinatorTracker
+from coordinator_model.brokers.coordinator_tracker import CoordinatorTracker
 from coordinator_model.brokers.former_coordinators import FormerCoordinators
 from coordinator_model.brokers.leadership import Claim, Leadership
 from coordinator_model.brokers.line_clocks import Doubt

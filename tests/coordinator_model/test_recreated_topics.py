@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator_model.brokers.broker_clock import CoordinatorTracker
+from coordinator_model.brokers.coordinator_tracker import CoordinatorTracker
 from coordinator_model.capture_replay import MAX_RECREATED, replay_rows
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.recreated import Place, begins_again_ms

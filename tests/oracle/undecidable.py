@@ -3,38 +3,51 @@
 They are counted apart and printed, never left out silently.
 """
 
-import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import Any
 
 from coordinator_model.brokers.coordinator_check import REFUSALS
-from coordinator_model.decode.records import RecordType, decode
-from coordinator_model.decode.source_row import CLUSTER, OFFSETS, TELEMETRY, SourceRow
+from coordinator_model.decode.source_row import OFFSETS, TELEMETRY
 from coordinator_model.replica.removals.judge import MOVE_KNOWN_MS
 from coordinator_model.thresholds import Thresholds
 from streaming.embedded.truth import LEFT, REBALANCE_TIMEOUT, SESSION_EXPIRED, TruthEvent
-from tests.oracle.life import PROBE, Life, Look
+from tests.oracle.life import Life, Look
+from tests.oracle.shown import (
+    HELD_MS,
+    JOIN_GROUP,
+    SHIPPED_MS,
+    announces,
+    arrived_at,
+    begin_with_a_newcomer,
+    came_back_ms,
+    coordinates,
+    ends_a_phase,
+    has_loaded,
+    has_one_timeout,
+    is_accepted,
+    is_beat_of,
+    is_heartbeat_of,
+    is_modern_beat_of,
+    is_named,
+    lines_of,
+    session_end_ms,
+    session_timeout_ms,
+    shows_nothing,
+    took,
+)
 from tests.support.pauses import TOLERANCE_MS
 
 MISSING, CAUSE, UNKNOWN, OFF = "missing", "cause", "unknown", "off"
 LOADED_UNSEEN = "a load that nothing shows yet"
 MOVE_IS_RECENT_MS = 20_000
-REFUSED = tuple(b'"errorCode":%d' % error for error in sorted(REFUSALS))
 SAME_INSTANT_MS = 2
 WOKE_MS = 1_000
 """How long after the end of a pause a timer may run that was due in it."""
-SHIPPED_MS = 50
-"""The tolerance between a line's own time and the time at which it is shipped."""
-HELD_MS = 100
-"""A request that is refused because another broker coordinates is answered sooner."""
 TRAILING_MS = 2_000
 PHASES = ("rebalance", "generation", "empty", "coordinator-unloaded")
-JOIN_GROUP = b'"requestApiKeyName":"JOIN_GROUP"'
-LEAVE_GROUP = b'"requestApiKeyName":"LEAVE_GROUP"'
 NO_LIST = b'"members":[]'
 """Only the leader's JoinGroup answer lists the members."""
 HEARTBEAT = b'HEARTBEAT"'
-ACCEPTED = b'"errorCode":0'
 
 Removal = tuple[str, str, str, int, int | None]
 """What differs, the rule in the log, the member id, the instant of the removal in the log, and that of the monitor."""
@@ -58,7 +71,7 @@ def class_of_view(life: Life, look: Look, group: str) -> str | None:
     """
     live = next((each for each in look.groups if each["group"] == group), None)
     loads = (event.at_ms for event in life.truth if event.kind == "coordinator-loaded" and event.at_ms <= look.at_ms)
-    lines = [line for line in _lines(life) if line["at_ms"] <= look.at_ms]
+    lines = [line for line in lines_of(life) if line["at_ms"] <= look.at_ms]
     shown = [row.timestamp_ms for row in life.rows[: look.rows] if row.source != TELEMETRY]
     shown += [line["at_ms"] for line in lines if not _is_of_an_expired(life, line)]
     loaded_ms, shown_ms = max(loads, default=0), max(shown, default=0)
@@ -78,7 +91,7 @@ def _is_of_an_expired(life: Life, line: dict[str, Any]) -> bool:
     member_id = line["request"].get("memberId")
     if line["response"].get("errorCode") != 25 or not member_id:
         return False
-    end_ms = _session_end_ms(life, member_id, line["at_ms"])
+    end_ms = session_end_ms(life, member_id, line["at_ms"])
     return end_ms is not None and end_ms <= line["at_ms"]
 
 
@@ -91,21 +104,13 @@ def _phase_goes_on(life: Life, removal: Removal) -> bool:
     """
     what, _, member_id, at_ms, _ = removal
     classic = what == MISSING and any(client.protocol == "classic" for client in life.plan.clients)
-    classic = classic and not any(_is_modern_beat_of(line, member_id) for line in _lines(life))
+    classic = classic and not any(is_modern_beat_of(line, member_id) for line in lines_of(life))
     end_ms = life.plan.start_ms + life.plan.until_ms - TRAILING_MS
-    shown = [r for r in life.rows if at_ms <= r.timestamp_ms <= end_ms and _ends_a_phase(r, member_id)]
+    shown = [r for r in life.rows if at_ms <= r.timestamp_ms <= end_ms and ends_a_phase(r, member_id)]
     expired = [event for event in life.truth if (event.kind, event.at_ms) == (SESSION_EXPIRED, at_ms)]
     if len(expired) > 1:
         shown = [row for row in shown if JOIN_GROUP not in (row.value or b"") or NO_LIST not in (row.value or b"")]
     return classic and not shown
-
-
-def _ends_a_phase(row: SourceRow, member_id: str) -> bool:
-    value = row.value or b""
-    if row.source == TELEMETRY:
-        accepted = JOIN_GROUP in value and ACCEPTED in value.partition(b'"response"')[2]
-        return accepted or (member_id.encode() in value and b'"errorCode":25' in value)
-    return row.source == OFFSETS and decode(row.key, row.value).type != RecordType.OFFSET_COMMIT
 
 
 def _never_announced(life: Life, removal: Removal) -> bool:
@@ -115,14 +120,7 @@ def _never_announced(life: Life, removal: Removal) -> bool:
     """
     what, _, member_id, at_ms, _ = removal
     before = (row for row in life.rows if row.timestamp_ms <= at_ms)
-    return what in (MISSING, UNKNOWN) and not any(_announces(row, member_id.encode()) for row in before)
-
-
-def _announces(row: SourceRow, member_id: bytes) -> bool:
-    value = row.value or b""
-    if row.source == OFFSETS:
-        return member_id in value or member_id in (row.key or b"")
-    return row.source == TELEMETRY and member_id in value and ACCEPTED in value.partition(b'"response"')[2]
+    return what in (MISSING, UNKNOWN) and not any(announces(row, member_id.encode()) for row in before)
 
 
 def _unseen_coordinator(life: Life, removal: Removal) -> bool:
@@ -139,7 +137,7 @@ def _unseen_coordinator(life: Life, removal: Removal) -> bool:
         return False
     from_ms, until_ms = loads[-1].at_ms, at_ms + MOVE_KNOWN_MS
     own = (row for row in life.rows if row.source == TELEMETRY and (row.key or b"").decode() in by)
-    return not any(from_ms <= row.timestamp_ms <= until_ms and _coordinates(row) for row in own)
+    return not any(from_ms <= row.timestamp_ms <= until_ms and coordinates(row) for row in own)
 
 
 def _overlapping_coordinators(life: Life, removal: Removal) -> bool:
@@ -159,8 +157,8 @@ def _overlapping_coordinators(life: Life, removal: Removal) -> bool:
         return False
     others = (row for row in life.rows if row.source == TELEMETRY and (row.key or b"").decode() != load.broker)
     since = (row for row in others if load.at_ms <= row.timestamp_ms <= at_ms)
-    return not _is_named(life, load.broker, load.at_ms, at_ms) or any(
-        _coordinates(row) or _took(row, load.at_ms) for row in since
+    return not is_named(life, load.broker, load.at_ms, at_ms) or any(
+        coordinates(row) or took(row, load.at_ms) for row in since
     )
 
 
@@ -169,9 +167,9 @@ def _was_heard_since(life: Life, load: TruthEvent, member_id: str, at_ms: int) -
 
     A SyncGroup that is answered at once restarts no session.
     """
-    term = [line for line in _lines(life) if line["broker"] == load.broker and load.at_ms <= line["at_ms"] <= at_ms]
-    shown_ms = min((line["at_ms"] - line["totalTimeMs"] for line in term if _has_loaded(line)), default=at_ms)
-    return any(_is_heartbeat_of(line, member_id) and line["at_ms"] > shown_ms for line in term)
+    term = [line for line in lines_of(life) if line["broker"] == load.broker and load.at_ms <= line["at_ms"] <= at_ms]
+    shown_ms = min((line["at_ms"] - line["totalTimeMs"] for line in term if has_loaded(line)), default=at_ms)
+    return any(is_heartbeat_of(line, member_id) and line["at_ms"] > shown_ms for line in term)
 
 
 def _expired_or_replaced(life: Life, removal: Removal) -> bool:
@@ -181,21 +179,13 @@ def _expired_or_replaced(life: Life, removal: Removal) -> bool:
     25 or 27 before. Whether an expired session began the phase depends on when that coordinator loaded.
     """
     what, rule, member_id, at_ms, told_ms = removal
-    lines = [line for line in _lines(life) if abs(line["at_ms"] - at_ms) <= MOVE_IS_RECENT_MS]
-    back_ms = min((ms for ms in _came_back_ms(lines, member_id) if ms > at_ms), default=None)
+    lines = [line for line in lines_of(life) if abs(line["at_ms"] - at_ms) <= MOVE_IS_RECENT_MS]
+    back_ms = min((ms for ms in came_back_ms(lines, member_id) if ms > at_ms), default=None)
     if what != MISSING or back_ms is None:
         return False
     shown = (line for line in lines if at_ms <= line["at_ms"] <= back_ms)
     undecided = not any(line["response"].get("errorCode") in (25, 27) for line in shown)
     return undecided and _overlapping_coordinators(life, (UNKNOWN, rule, member_id, at_ms, told_ms))
-
-
-def _lines(life: Life) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a life's clients, each with its instant and its broker."""
-    for row in life.rows:
-        if row.source == TELEMETRY and PROBE not in (row.value or b""):
-            where = {"at_ms": row.timestamp_ms, "broker": (row.key or b"").decode()}
-            yield json.loads((row.value or b"").partition(b":")[2]) | where
 
 
 def _expired_as_it_woke(life: Life, removal: Removal) -> bool:
@@ -205,37 +195,15 @@ def _expired_as_it_woke(life: Life, removal: Removal) -> bool:
     been first, every line and record would be the same. A short pause cannot be told from a busy coordinator.
     """
     what, rule, member_id, at_ms, _ = removal
-    due_ms, by = _session_end_ms(life, member_id, at_ms), _removed_by(life, member_id, at_ms)
+    due_ms, by = session_end_ms(life, member_id, at_ms), _removed_by(life, member_id, at_ms)
     woke_ms = [
         b for a, b in _short_pauses(life, by) if due_ms is not None and a <= due_ms < b and abs(at_ms - b) <= HELD_MS
     ]
     if what != MISSING or rule != SESSION_EXPIRED or not woke_ms:
         return False
     before = [e.kind for e in life.truth if e.broker in by and e.kind in PHASES and e.at_ms <= (due_ms or 0)]
-    came = any(abs(ms - woke_ms[0]) <= SHIPPED_MS for ms in _came_back_ms(list(_lines(life)), member_id))
+    came = any(abs(ms - woke_ms[0]) <= SHIPPED_MS for ms in came_back_ms(list(lines_of(life)), member_id))
     return came and before[-1:] == ["rebalance"]
-
-
-def _came_back_ms(lines: list[dict[str, Any]], member_id: str) -> list[int]:
-    """Return when the JoinGroups arrived that let a static member's instance in under another member id."""
-    named = {line["request"].get("groupInstanceId") for line in lines if line["request"].get("memberId") == member_id}
-    return [line["at_ms"] - line["totalTimeMs"] for line in lines if _lets_in(line, named - {None}, member_id)]
-
-
-def _lets_in(line: dict[str, Any], instances: set[str], member_id: str) -> bool:
-    """Tell whether a line is of a JoinGroup that let one of these instances in under another member id."""
-    asked, answered = line["request"], line["response"]
-    joined = line["requestHeader"]["requestApiKeyName"] == "JOIN_GROUP" and answered.get("errorCode") == 0
-    return joined and asked.get("groupInstanceId") in instances and answered.get("memberId") != member_id
-
-
-def _took(row: SourceRow, since_ms: int) -> bool:
-    """Tell whether a broker handled a request as coordinator and refused it only after a wait, as for a write."""
-    value = row.value or b""
-    if PROBE in value or not any(refused in value.partition(b'"response"')[2] for refused in REFUSED):
-        return False
-    waited_ms = int(json.loads(value.partition(b":")[2]).get("remoteTimeMs", 0))
-    return waited_ms >= HELD_MS and row.timestamp_ms - waited_ms >= since_ms
 
 
 def _nobody_was_heard(life: Life, removal: Removal) -> bool:
@@ -244,25 +212,14 @@ def _nobody_was_heard(life: Life, removal: Removal) -> bool:
     A filter on the broker's logger that hides all heartbeats looks the same, and then the member may have been alive.
     """
     what, _, member_id, at_ms, _ = removal
-    named_ms = (row.timestamp_ms for row in life.rows if _announces(row, member_id.encode()))
+    named_ms = (row.timestamp_ms for row in life.rows if announces(row, member_id.encode()))
     joined_ms = min(named_ms, default=at_ms)
     if joined_ms >= at_ms:
         return False
     since = (
         row.value or b"" for row in life.rows if joined_ms <= row.timestamp_ms <= at_ms and row.source == TELEMETRY
     )
-    return what == UNKNOWN and not any(HEARTBEAT in value and _is_accepted(value) for value in since)
-
-
-def _is_accepted(value: bytes) -> bool:
-    response = value.partition(b'"response"')[2]
-    return ACCEPTED in response or b'"errorCode":27' in response
-
-
-def _is_named(life: Life, broker: str, from_ms: int, until_ms: int) -> bool:
-    """Tell whether metadata named a broker as the leader between two instants."""
-    rows = (row for row in life.rows if row.source == CLUSTER and from_ms <= row.timestamp_ms <= until_ms)
-    return any(f"broker-{json.loads(row.value or b'')['leaders'][0]}" == broker for row in rows)
+    return what == UNKNOWN and not any(HEARTBEAT in value and is_accepted(value) for value in since)
 
 
 def _died_with_its_coordinator(life: Life, removal: Removal) -> bool:
@@ -280,19 +237,11 @@ def _died_with_its_coordinator(life: Life, removal: Removal) -> bool:
     until = next((event for event in own if event.kind == "coordinator-unloaded" and event.at_ms > at_ms), None)
     if until is None:
         return False
-    if _shows_nothing(life, by, at_ms, until.at_ms):
+    if shows_nothing(life, by, at_ms, until.at_ms):
         return True
     since = next((event for event in reversed(own) if event.at_ms <= at_ms), None)
     began = since is not None and since.kind == "rebalance" and since.at_ms < at_ms
     return began and next(event for event in own if event.at_ms > at_ms) is until
-
-
-def _shows_nothing(life: Life, brokers: set[str], from_ms: int, until_ms: int) -> bool:
-    """Tell whether brokers answered only probes, no record was written, and metadata named none of them."""
-    rows = (row for row in life.rows if from_ms <= row.timestamp_ms <= until_ms)
-    theirs = (row for row in rows if row.source == OFFSETS or (row.key or b"").decode() in brokers)
-    named = any(_is_named(life, broker, from_ms, until_ms) for broker in brokers)
-    return not named and all(PROBE in (row.value or b"") for row in theirs)
 
 
 def _may_have_outlasted_its_coordinator(life: Life, removal: Removal) -> bool:
@@ -309,41 +258,18 @@ def _may_have_outlasted_its_coordinator(life: Life, removal: Removal) -> bool:
     until = next((e for e in own if e.kind == "coordinator-unloaded" and e.at_ms > at_ms), None)
     if what != MISSING or load is None or until is None:
         return False
-    term = [line for line in _lines(life) if line["broker"] in by and load.at_ms <= line["at_ms"] <= until.at_ms]
+    term = [line for line in lines_of(life) if line["broker"] in by and load.at_ms <= line["at_ms"] <= until.at_ms]
     written_ms = [row.timestamp_ms for row in life.rows if row.source == OFFSETS]
     written_ms = [ms for ms in written_ms if load.at_ms <= ms <= until.at_ms]
     quiet = all(line["response"].get("errorCode") in REFUSALS for line in term if line["at_ms"] >= at_ms)
-    named = any(_is_named(life, broker, load.at_ms, until.at_ms) for broker in by)
+    named = any(is_named(life, broker, load.at_ms, until.at_ms) for broker in by)
     told = named or not quiet or max(written_ms, default=0) >= at_ms
-    if told or any(_is_beat_of(line, member_id) for line in term):
+    if told or any(is_beat_of(line, member_id) for line in term):
         return False
-    shown_ms = (line["at_ms"] - line["totalTimeMs"] for line in term if _has_loaded(line))
+    shown_ms = (line["at_ms"] - line["totalTimeMs"] for line in term if has_loaded(line))
     loaded_by_ms = min((*written_ms, *shown_ms), default=until.at_ms)
-    timeout_ms = _session_timeout_ms(life, member_id, at_ms)
-    return timeout_ms is not None and loaded_by_ms + timeout_ms > until.at_ms and _begin_with_a_newcomer(life, term)
-
-
-def _has_loaded(line: dict[str, Any]) -> bool:
-    """Tell whether an answer shows that its broker had loaded the groups when the request arrived.
-
-    A coordinator that loads them answers 0 to heartbeats, and refuses everything else at once.
-    """
-    error = line["response"].get("errorCode")
-    if error in REFUSALS:
-        return int(line.get("remoteTimeMs", 0)) >= HELD_MS
-    return (error, line["requestHeader"]["requestApiKeyName"]) != (0, "HEARTBEAT")
-
-
-def _begin_with_a_newcomer(life: Life, lines: list[dict[str, Any]]) -> bool:
-    """Tell whether the first JoinGroup that had to wait is a newcomer's: it waits whether or not a session has ended.
-
-    A member's waits only if a join phase has begun.
-    """
-    joins = [line for line in lines if line["requestHeader"]["requestApiKeyName"] == "JOIN_GROUP"]
-    held = [line for line in joins if int(line.get("remoteTimeMs", 0)) >= HELD_MS]
-    first = min(held, key=lambda line: line["at_ms"] - line["totalTimeMs"], default=None)
-    name = "" if first is None else str(first["request"]["memberId"])
-    return not name or not any(row.source == OFFSETS and name.encode() in (row.value or b"") for row in life.rows)
+    timeout_ms = session_timeout_ms(life, member_id, at_ms)
+    return timeout_ms is not None and loaded_by_ms + timeout_ms > until.at_ms and begin_with_a_newcomer(life, term)
 
 
 def _left_a_deposed_coordinator(life: Life, removal: Removal) -> bool:
@@ -366,13 +292,6 @@ def _left_a_deposed_coordinator(life: Life, removal: Removal) -> bool:
     )
 
 
-def _coordinates(row: SourceRow) -> bool:
-    """Tell whether a broker answered as the coordinator."""
-    value = row.value or b""
-    response = value.partition(b'"response"')[2]
-    return PROBE not in value and not any(refused in response for refused in REFUSED)
-
-
 def _two_timers_at_once(life: Life, removal: Removal) -> bool:
     """Session and rebalance timeout are equal, as they always were before JoinGroup v1: both ran out at once.
 
@@ -382,47 +301,14 @@ def _two_timers_at_once(life: Life, removal: Removal) -> bool:
     what, _, member_id, at_ms, told_ms = removal
     if what != CAUSE or told_ms is None or abs(told_ms - at_ms) > SAME_INSTANT_MS:
         return False
-    end_ms = _session_end_ms(life, member_id, at_ms)
+    end_ms = session_end_ms(life, member_id, at_ms)
     ended = end_ms is not None and abs(end_ms - at_ms) <= SAME_INSTANT_MS
-    return ended or any(_has_one_timeout(row, member_id) for row in life.rows)
+    return ended or any(has_one_timeout(row, member_id) for row in life.rows)
 
 
 def _removed_by(life: Life, member_id: str, at_ms: int) -> set[str]:
     """Return which brokers removed a member at an instant."""
     return {event.broker for event in life.truth if (event.member_id, event.at_ms) == (member_id, at_ms)}
-
-
-def _session_end_ms(life: Life, member_id: str, at_ms: int) -> int | None:
-    """Return when a classic member's session ends, going by its last accepted request before an instant."""
-    timeout_ms = _session_timeout_ms(life, member_id, at_ms)
-    heard_ms = [line["at_ms"] for line in _lines(life) if line["at_ms"] <= at_ms and _is_beat_of(line, member_id)]
-    return None if timeout_ms is None or not heard_ms else heard_ms[-1] + timeout_ms
-
-
-def _session_timeout_ms(life: Life, member_id: str, at_ms: int) -> int | None:
-    """Return a classic member's session timeout, by its last JoinGroup before an instant; None: there is none."""
-    joins = [line for line in _lines(life) if line["at_ms"] <= at_ms and line["response"].get("memberId") == member_id]
-    timeouts_ms = [join["request"]["sessionTimeoutMs"] for join in joins if "sessionTimeoutMs" in join["request"]]
-    return timeouts_ms[-1] if timeouts_ms else None
-
-
-def _is_beat_of(line: dict[str, Any], member_id: str) -> bool:
-    return _is_heartbeat_of(line, member_id) or _is_accepted_beat(line, "SYNC_GROUP", member_id)
-
-
-def _is_heartbeat_of(line: dict[str, Any], member_id: str) -> bool:
-    return _is_accepted_beat(line, "HEARTBEAT", member_id) or _is_modern_beat_of(line, member_id)
-
-
-def _is_accepted_beat(line: dict[str, Any], api: str, member_id: str) -> bool:
-    is_api = line["requestHeader"]["requestApiKeyName"] == api and line["response"].get("errorCode") in (0, 27)
-    return is_api and line["request"].get("memberId") == member_id
-
-
-def _is_modern_beat_of(line: dict[str, Any], member_id: str) -> bool:
-    """Tell whether a line is of an accepted heartbeat of KIP-848."""
-    modern = line["requestHeader"]["requestApiKeyName"] == "CONSUMER_GROUP_HEARTBEAT"
-    return modern and line["response"].get("errorCode") == 0 and line["request"].get("memberId") == member_id
 
 
 def _began_unseen(life: Life, removal: Removal) -> bool:
@@ -451,13 +337,13 @@ def _began_unseen_after_a_load(life: Life, removal: Removal) -> bool:
         return False
     by = _removed_by(life, member_id, at_ms)
     loads_ms = [event.at_ms for event in life.truth if event.kind == "coordinator-loaded" and event.broker in by]
-    restarted_ms = at_ms - (_session_timeout_ms(life, member_id, at_ms) or 0)
+    restarted_ms = at_ms - (session_timeout_ms(life, member_id, at_ms) or 0)
     if rule == SESSION_EXPIRED:
         restarted = any(abs(load_ms - restarted_ms) <= SAME_INSTANT_MS for load_ms in loads_ms)
     else:
         load_ms = max((ms for ms in loads_ms if ms <= at_ms), default=None)
-        term = [line for line in _lines(life) if line["broker"] in by and (load_ms or 0) <= line["at_ms"] <= at_ms]
-        heard = any(_is_beat_of(line, member_id) for line in term)
+        term = [line for line in lines_of(life) if line["broker"] in by and (load_ms or 0) <= line["at_ms"] <= at_ms]
+        heard = any(is_beat_of(line, member_id) for line in term)
         restarted = load_ms is not None and not heard and _may_have_loaded_at(life, restarted_ms, load_ms, term)
     return restarted and _has_no_start(life, by, at_ms)
 
@@ -469,7 +355,7 @@ def _may_have_loaded_at(life: Life, at_ms: int, load_ms: int, term: list[dict[st
     """
     written_ms = [row.timestamp_ms for row in life.rows if row.source == OFFSETS]
     before_ms = max((ms for ms in written_ms if ms < load_ms), default=0)
-    shown_ms = [line["at_ms"] - line["totalTimeMs"] for line in term if _has_loaded(line)]
+    shown_ms = [line["at_ms"] - line["totalTimeMs"] for line in term if has_loaded(line)]
     return before_ms <= at_ms <= min(shown_ms + [ms for ms in written_ms if ms >= load_ms], default=at_ms)
 
 
@@ -482,13 +368,13 @@ def _dated_by_another_clock(life: Life, removal: Removal) -> bool:
     what, rule, member_id, at_ms, told_ms = removal
     by = _removed_by(life, member_id, at_ms)
     loads = [e for e in life.truth if e.kind == "coordinator-loaded" and e.broker in by and e.at_ms <= at_ms]
-    timeout_ms = _session_timeout_ms(life, member_id, at_ms)
+    timeout_ms = session_timeout_ms(life, member_id, at_ms)
     if what != OFF or rule != SESSION_EXPIRED or told_ms is None or not loads or timeout_ms is None:
         return False
     load_ms, ahead_ms = loads[-1].at_ms, _ahead_ms(life, loads[-1].broker)
-    lines = list(_lines(life))
+    lines = list(lines_of(life))
     own = [line for line in lines if line["broker"] in by and load_ms <= line["at_ms"] <= at_ms]
-    shown_ms = min((line["at_ms"] - line["totalTimeMs"] for line in own if _has_loaded(line)), default=at_ms)
+    shown_ms = min((line["at_ms"] - line["totalTimeMs"] for line in own if has_loaded(line)), default=at_ms)
     before = [line for line in lines if line["at_ms"] - _ahead_ms(life, line["broker"]) <= load_ms - ahead_ms]
     answered_ms = [line["at_ms"] for line in before if line["response"].get("errorCode") not in REFUSALS]
     contradicted = max(answered_ms, default=0) > load_ms + TOLERANCE_MS
@@ -505,7 +391,7 @@ def _has_no_start(life: Life, by: set[str], at_ms: int) -> bool:
     """Tell whether no line shows the JoinGroup or LeaveGroup that began a broker's join phase of an instant."""
     begun = (event for event in life.truth if event.kind == "rebalance" and event.broker in by)
     signs = [event.at_ms for event in begun if event.at_ms < at_ms]
-    return bool(signs) and not any(_arrived_at(row, signs[-1]) for row in life.rows)
+    return bool(signs) and not any(arrived_at(row, signs[-1]) for row in life.rows)
 
 
 def _short_pauses(life: Life, of: Collection[str] | None = None) -> list[tuple[int, int]]:
@@ -515,31 +401,6 @@ def _short_pauses(life: Life, of: Collection[str] | None = None) -> list[tuple[i
     ended = [(who, at_ms) for do, who, at_ms in events if do == "resume"]
     pairs = [(from_ms, until_ms) for who, from_ms in began for other, until_ms in ended if who == other]
     return [(a, b) for a, b in pairs if 0 < b - a <= Thresholds().progress_gap_ms]
-
-
-def _arrived_at(row: SourceRow, at_ms: int) -> bool:
-    """Tell whether a line is of a JoinGroup or LeaveGroup that arrived at an instant."""
-    value = row.value or b""
-    if row.source != TELEMETRY or not (JOIN_GROUP in value or LEAVE_GROUP in value):
-        return False
-    line = json.loads(value.partition(b":")[2])
-    return abs(row.timestamp_ms - line.get("totalTimeMs", 0) - at_ms) <= SHIPPED_MS
-
-
-def _has_one_timeout(row: SourceRow, member_id: str) -> bool:
-    text = row.value or b""
-    if member_id.encode() not in text:
-        return False
-    if row.source == OFFSETS:
-        value: dict[str, Any] = decode(row.key, row.value).value or {}
-        mine = [member for member in value.get("members", []) if member["memberId"] == member_id]
-        return any(member["rebalanceTimeout"] == member["sessionTimeout"] for member in mine)
-    if JOIN_GROUP not in text:
-        return False
-    line = json.loads(text.partition(b":")[2])
-    asked = line["request"]
-    own = line["response"]["memberId"] == member_id
-    return own and asked.get("rebalanceTimeoutMs", asked["sessionTimeoutMs"]) == asked["sessionTimeoutMs"]
 
 
 CLASSES: dict[str, Callable[[Life, Removal], bool]] = {

@@ -228,7 +228,7 @@ BAD = {
     "def f(replica):\n    leaves = replica.leaves\n    leaves.clear()": "leaves.clear()",
     "setattr(replica, name, 1)": "setattr(replica, name, 1)",
     "replica.mark_deleted()": "mark_deleted",
-    "from coordinator_model.replica.classic import owe\nowe(member, 1)": "classic.owe",
+    "from coordinator_model.replica.classic import start_rejoin_timer as s\ns(member, 1)": "classic.start_rejoin_timer",
     "from coordinator_model.replica import classic\nclassic.record_heartbeat(member, 1)": "classic.record_heartbeat",
     "from coordinator_model.replica.removals import join_phase as p\np.end_phase(replica, 2, 1)": (
         "removals.join_phase.end_phase"

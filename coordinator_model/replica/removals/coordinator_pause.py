@@ -11,22 +11,22 @@ from coordinator_model.replica.removals.removal_instant import was_unknown
 from coordinator_model.replica.removals.revocation import own_timers_ms
 from coordinator_model.replica.removals.sync_timeout import sync_deadline_ms
 from coordinator_model.replica.removals.together import Together
-from coordinator_model.replica.session_timer import gone_by_ms, is_written_at_once, slept_over
+from coordinator_model.replica.session_timer import due_while_paused, gone_by_ms, is_written_at_once
 
 
 def due_in_a_pause(case: Case) -> Answer:
     """Answer for a session that was due in a pause: of the member's timers, the one that was due first removed it."""
-    slept = slept_over(case.departure, case.context)
-    if slept is None:
+    paused = due_while_paused(case.departure, case.context)
+    if paused is None:
         return None
-    pause, session_due_ms = slept
+    pause, session_due_ms = paused
     if (gone_by_ms(case.member, case.context) or session_due_ms) < pause.low_ms:
         return None  # it was gone before the pause
     rebalance_due_ms = _rebalance_due_ms(case, pause)
     if rebalance_due_ms is None or rebalance_due_ms >= session_due_ms:
         return NotMissed()
-    asleep = pause.sleeps_at(rebalance_due_ms, told_at_once=is_written_at_once(case.departure))
-    return Missed((pause.woke_ms or 0) if asleep else rebalance_due_ms)
+    delayed = pause.delays(rebalance_due_ms, written_at_once=is_written_at_once(case.departure))
+    return Missed((pause.woke_ms or 0) if delayed else rebalance_due_ms)
 
 
 def _rebalance_due_ms(case: Case, pause: TimerReset) -> int | None:

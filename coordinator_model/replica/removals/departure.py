@@ -68,7 +68,7 @@ class Departure:
     """When the coordinator's own log named another cause, of which the request log has no line."""
 
     @property
-    def is_told(self) -> bool:
+    def is_over(self) -> bool:
         """Whether it was reported and its incident is over: it is kept only to recognise the same removal."""
         return self.judged and self.rule is None and self.deadline_ms is not None
 

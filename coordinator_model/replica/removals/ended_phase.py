@@ -79,12 +79,12 @@ def phase_limit_ms(replica: GroupReplica, phase: JoinPhase, removed_ms: int, con
     Only members that were in the group when the phase began count. A member that joined later does not, except the one
     whose JoinGroup began the phase: ``note_starter_timeout`` adds it. A member that was gone when the phase began does
     not count either, even if the end of its session or its replacement began the phase, or if it came back in the phase
-    because its replacement was taken back. A replaced member that was in no generation yet joined in the phase: the
+    because its replacement was rolled back. A replaced member that was in no generation yet joined in the phase: the
     first sign of the phase may be later than that.
     """
     members, begun_ms = replica.members.values(), phase.started_ms or 0
     gone = _gone_as_it_began(replica, phase, removed_ms, context) | _replaced_as_it_began(replica, phase)
-    gone |= _taken_back_since(replica, begun_ms)
+    gone |= _rolled_back_since(replica, begun_ms)
     in_by_ms = min(phase.started_ms or removed_ms, removed_ms - EARLY_MS)
     early = [m for m in members if (m.joined_ms or 0) <= in_by_ms and m.member_id not in gone]
     limits = [m.rebalance_timeout_ms for m in early or members]
@@ -172,10 +172,10 @@ def _replaced_as_it_began(replica: GroupReplica, phase: JoinPhase) -> set[str]:
     return {member.member_id for member in former if (member.joined_ms or 0) <= (phase.started_ms or 0)}
 
 
-def _taken_back_since(replica: GroupReplica, begun_ms: int) -> set[str]:
+def _rolled_back_since(replica: GroupReplica, begun_ms: int) -> set[str]:
     """Return who was out of the group as a phase began, because a successor held its instance id until later.
 
-    The successor's replacement was taken back in the phase: the former member is a member again
+    The successor's replacement was rolled back in the phase: the former member is a member again
     (``rolled_back_replacement``).
     """
     since = (leave for leave in replica.leaves if leave.applied_ms > begun_ms + ROUNDED_MS)

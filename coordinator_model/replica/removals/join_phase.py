@@ -154,7 +154,7 @@ def note_unseen_end(replica: GroupReplica, by_ms: int, context: JudgementContext
             member.timer_reset_ms = max(member.timer_reset_ms or 0, ended_ms)
 
 
-def weigh_unreported_phase(replica: GroupReplica, context: JudgementContext) -> None:
+def forget_phase_unless_timed_out(replica: GroupReplica, context: JudgementContext) -> None:
     """Forget the unreported phase unless it ended by its timeout, because only then did it drop members.
 
     This must come before members are dropped from the replica: their timeouts decide how long the phase could last.

@@ -4,7 +4,7 @@ from coordinator_model.replica.removals.case import Answer, Case, Missed, NotMis
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, ROUNDED_MS
 from coordinator_model.replica.removals.join_phase import was_disturbed
-from coordinator_model.replica.removals.leaves import CUT_MS
+from coordinator_model.replica.removals.leaves import TRUNCATED_MS
 from coordinator_model.replica.removals.phase_timeout import possible_ends_ms
 from coordinator_model.replica.removals.sync_timeout import first_sync_deadline_ms
 from coordinator_model.replica.removals.together import Together
@@ -63,13 +63,13 @@ def _began_with_the_session(case: Case) -> bool:
 def _left_at_the_end(case: Case) -> bool:
     """Tell whether a member left as the phase ended: it was still in the group, so the phase had waited for it."""
     left_ms = (leave.applied_ms for leave in case.replica.leaves if leave.cause is not Cause.REPLACED)
-    return any(abs(at_ms - case.removed_ms) <= CUT_MS for at_ms in left_ms)
+    return any(abs(at_ms - case.removed_ms) <= TRUNCATED_MS for at_ms in left_ms)
 
 
 def _joined_at_the_end(together: Together) -> bool:
     """Tell whether a JoinGroup arrived as the phase ended: the phase had waited for its member."""
     last_ms = together.phase.joins.last_ms
-    return last_ms is not None and abs(together.removed_ms - last_ms) <= CUT_MS
+    return last_ms is not None and abs(together.removed_ms - last_ms) <= TRUNCATED_MS
 
 
 def _expired_since_the_load(case: Case) -> bool:

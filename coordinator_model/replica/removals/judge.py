@@ -25,7 +25,7 @@ from coordinator_model.replica.removals.join_timeout import (
     phase_was_extended,
     timed_out,
 )
-from coordinator_model.replica.removals.leaves import CUT_MS
+from coordinator_model.replica.removals.leaves import TRUNCATED_MS
 from coordinator_model.replica.removals.phase_end import (
     kept_as_static,
     lived_to_its_end,
@@ -116,12 +116,11 @@ def _waits_for_the_earlier(replica: GroupReplica, departure: Departure, shared: 
 
 
 def _is_of_a_disputed_coordinator(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether the broker that showed the removal is not known to be the coordinator yet.
+    """Tell whether the answer that showed the removal is of a broker that was not known to be the coordinator then.
 
-    That broker restarted all session timers as it loaded the group. The move, once known, shows when.
+    If it is still not known to be, the removal is judged later.
     """
-    waits = context.progress_ms < departure.gone_ms + MOVE_KNOWN_MS
-    return waits and departure.answered_by not in ("", departure.broker, context.broker)
+    return departure.answered_by != departure.broker and _a_move_may_become_known(departure, context)
 
 
 def _due(replica: GroupReplica, progress_ms: int) -> list[Departure]:
@@ -163,7 +162,7 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
 def explain(replica: GroupReplica, departure: Departure, together: Together) -> Timeout | Unexplained:
     """Return the timeout that explains a removal best, given the removals together with it."""
     end = possible_end(replica, departure, together)
-    if end is None or replacement.was_taken_back(departure):
+    if end is None or replacement.was_rolled_back(departure):
         return Unexplained()
     replaced = departure.successor is not None
     if replaced and not replacement.had_gone(replica, departure, together):
@@ -275,7 +274,7 @@ def _until_it_was_unknown(departure: Departure, context: JudgementContext) -> Ju
     moves = (r for r in context.timer_resets if r.is_move and r.low_ms > member.unknown_ms)
     if any(move.broker == departure.answered_by for move in moves):
         return context
-    if max([member.session_from_ms, *departure.touches_ms]) + session_ms > member.unknown_ms + CUT_MS:
+    if max([member.session_from_ms, *departure.touches_ms]) + session_ms > member.unknown_ms + TRUNCATED_MS:
         return context
     return context._replace(timer_resets=[r for r in context.timer_resets if r.low_ms <= member.unknown_ms])
 
@@ -286,10 +285,10 @@ def _was_in_no_generation(departure: Departure) -> bool:
 
 
 def _a_move_may_become_known(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether the member's successor was let in by a broker that is not known to be the coordinator yet.
+    """Tell whether the broker whose answer showed the removal is not known to be the coordinator yet.
 
     That broker restarted all session timers when it loaded the group. The move, once known, shows when that was, and so
-    whether this member's session had ended.
+    whether the member's session had ended.
     """
     waits = context.progress_ms < departure.gone_ms + MOVE_KNOWN_MS
     return waits and departure.answered_by not in ("", context.broker)

@@ -6,7 +6,7 @@ from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.states import POLL_EXCEEDED, Cause, Evidence
 
-CUT_MS = 2
+TRUNCATED_MS = 2
 """How much earlier than an answer the next request on its connection may seem to come. A line's instant is truncated to
 a millisecond, and the times that are subtracted from it are rounded."""
 POLL_REASONS = ("poll timeout has expired",)
@@ -34,7 +34,7 @@ def came_after(arrival_ms: int, leave: Leave) -> bool:
     After an overdue poll, librdkafka's KIP-848 consumer leaves (-1) only when its application polls again. It joins (0)
     as soon as that is answered.
     """
-    return leave.applied_ms - CUT_MS <= arrival_ms
+    return leave.applied_ms - TRUNCATED_MS <= arrival_ms
 
 
 def remember_leave(replica: GroupReplica, leave: Leave) -> None:
@@ -57,7 +57,7 @@ def left_a_deposed_coordinator(replica: GroupReplica, member: Member, removed_ms
     The broker was still the coordinator then: the record that no longer lists the member is of the same instant.
     """
     left_ms = replica.undelivered_leaves.get(member.member_id)
-    return left_ms is not None and abs(left_ms - removed_ms) <= CUT_MS
+    return left_ms is not None and abs(left_ms - removed_ms) <= TRUNCATED_MS
 
 
 def remember_undelivered(replica: GroupReplica, member_id: str, applied_ms: int) -> None:

@@ -11,7 +11,7 @@ from coordinator_model.replica.removals.departure import STALL_MS, Departure
 from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, ended_phase, sync_timeout_ms
 from coordinator_model.replica.removals.join_phase import was_kept
 from coordinator_model.replica.removals.leaves import (
-    CUT_MS,
+    TRUNCATED_MS,
     has_left,
     heard_since,
     left_a_deposed_coordinator,
@@ -69,7 +69,7 @@ def note_unwritten_removal(replica: GroupReplica, context: JudgementContext) -> 
     started, late = replica.phase.started, [m for m in replica.members.values() if m.awaiting_sync]
     if replica.recorded_generation is None:
         return  # it is not known what the log has
-    if started is None or started.by or replica.phase.began_after_ms < started.at_ms - CUT_MS or len(late) != 1:
+    if started is None or started.by or replica.phase.began_after_ms < started.at_ms - TRUNCATED_MS or len(late) != 1:
         return
     [member], limit_ms = late, sync_timeout_ms(replica, late[0], started.at_ms)
     late_ms = started.at_ms - (member.timer_reset_ms or 0) - (limit_ms or 0)
@@ -97,7 +97,7 @@ def _note_removal(
     """
     if member.replaced_ms is not None:
         remember_leave(replica, Leave(member, member.replaced_ms, Cause.REPLACED, None))
-    elif not answered_by and _is_told_again(replica, member):
+    elif not answered_by and _is_reported_again(replica, member):
         return
     elif context.by_records:
         if removed_ms >= context.live_from_ms:
@@ -108,15 +108,15 @@ def _note_removal(
         replica.unexplained.append(_departure(replica, member, removed_ms, context, answered_by, successor))
 
 
-def _is_told_again(replica: GroupReplica, member: Member) -> bool:
+def _is_reported_again(replica: GroupReplica, member: Member) -> bool:
     """Tell whether the end of a member's session has been reported already, and the member was not heard since.
 
     A deposed coordinator removed the member and wrote nothing. The next coordinator loaded the log, which still has the
     member, and lets its session end once more. A KIP-848 group writes each removal, so it shows none twice.
     """
     own = (d for d in replica.departures if d.judged and d.member.member_id == member.member_id)
-    told = (d for d in own if d.rule == SESSION_EXPIRED or d.is_told)
-    expired_ms = max((d.removed_ms for d in told), default=0)
+    reported = (d for d in own if d.rule == SESSION_EXPIRED or d.is_over)
+    expired_ms = max((d.removed_ms for d in reported), default=0)
     return _heard_ms(member) < expired_ms and not member.in_kip848_group
 
 

@@ -17,11 +17,11 @@ from coordinator_model.replica.session_timer import (
     Span,
     blindly_heard_ms,
     deadlines,
+    due_while_paused,
     gone_by_ms,
     lines_lost,
     moves_since_heard,
     session_timeout_ms,
-    slept_over,
     unheard_since,
 )
 from coordinator_model.states import Cause
@@ -106,21 +106,21 @@ def deadline_interval_ms(
     if blamed is None or departure.member.in_kip848_group:
         return None, None
     if blamed.woke_ms is not None:
-        return _before_or_after_sleep(departure, blamed, deadline_ms, context)
+        return _before_or_after_pause(departure, blamed, deadline_ms, context)
     if blamed.cause is not Cause.COORDINATOR_PAUSE and blamed not in moves_since_heard(departure.member, context):
         return None, None
     earliest_ms = _earliest_since(blamed, departure, context)
     return min(earliest_ms, deadline_ms), max(deadline_ms, departure.removed_ms)
 
 
-def _before_or_after_sleep(
+def _before_or_after_pause(
     departure: Departure, pause: TimerReset, deadline_ms: int, context: JudgementContext
 ) -> tuple[int | None, int | None]:
     """Return when a session was due to end and when its coordinator woke, if the pause may have begun by then."""
-    slept = slept_over(departure, context)
-    due_ms, woke_ms = deadline_ms if slept is None else slept[1], pause.woke_ms or 0
-    may_sleep = pause.low_ms < due_ms <= pause.low_ms + AWAKE_BEFORE_LINE_MS
-    return (due_ms, max(woke_ms, deadline_ms)) if may_sleep else (None, None)
+    paused = due_while_paused(departure, context)
+    due_ms, woke_ms = deadline_ms if paused is None else paused[1], pause.woke_ms or 0
+    may_be_paused = pause.low_ms < due_ms <= pause.low_ms + AWAKE_BEFORE_LINE_MS
+    return (due_ms, max(woke_ms, deadline_ms)) if may_be_paused else (None, None)
 
 
 def may_have_ended(departure: Departure, context: JudgementContext) -> bool:

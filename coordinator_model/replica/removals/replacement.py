@@ -1,6 +1,6 @@
 """A static member that is gone and has a successor: it was replaced, or had been removed before that."""
 
-from coordinator_model.brokers.timer_reset import ASLEEP_AFTER_MS
+from coordinator_model.brokers.timer_reset import PAUSED_AFTER_MS
 from coordinator_model.client import who
 from coordinator_model.events import JoinAnswered
 from coordinator_model.replica.group import GroupReplica
@@ -12,11 +12,11 @@ from coordinator_model.replica.removals.removal_instant import ends, may_have_be
 from coordinator_model.replica.removals.sync_timeout import sync_deadline_ms
 from coordinator_model.replica.removals.together import Together
 from coordinator_model.replica.session_timer import (
+    due_while_paused,
     earliest_load_ms,
     gone_by_ms,
     moves_since_heard,
     session_timeout_ms,
-    slept_over,
     when_awake_ms,
 )
 
@@ -76,10 +76,10 @@ def _joined_as_coordinator_woke(departure: Departure, together: Together) -> boo
     The coordinator handles the request and runs the timer at the same time, and either may be first. If the phase had
     begun before the session was due, nothing shows which of them was first.
     """
-    slept, start = _due_and_awake_ms(departure, together), departure.phase.started
-    if slept is None:
+    paused, start = _due_and_awake_ms(departure, together), departure.phase.started
+    if paused is None:
         return False
-    due_ms, awake_ms = slept
+    due_ms, awake_ms = paused
     began = start is not None and start.at_ms < due_ms
     began = began or any(d != id(departure) and end_ms < due_ms for d, end_ms in together.once(_first_starters))
     return began and departure.removed_ms <= awake_ms + EARLY_MS
@@ -90,11 +90,11 @@ def _due_and_awake_ms(departure: Departure, together: Together) -> tuple[int, in
 
     A short gap in its lines cannot be told from a busy coordinator, but no line shows that the timers ran in it.
     """
-    slept, (gap_from_ms, gap_to_ms) = slept_over(departure, together.context), together.context.last_gap_ms
-    if slept is not None:
-        return slept[1], slept[0].woke_ms or 0
+    paused, (gap_from_ms, gap_to_ms) = due_while_paused(departure, together.context), together.context.last_gap_ms
+    if paused is not None:
+        return paused[1], paused[0].woke_ms or 0
     due_ms = ends(together.spans.of(departure))[1]
-    return (due_ms, gap_to_ms) if gap_from_ms + ASLEEP_AFTER_MS <= due_ms < gap_to_ms else None
+    return (due_ms, gap_to_ms) if gap_from_ms + PAUSED_AFTER_MS <= due_ms < gap_to_ms else None
 
 
 def _first_starters(together: Together) -> list[tuple[int, int]]:
@@ -153,7 +153,7 @@ def inherits_the_lead(replica: GroupReplica, event: JoinAnswered, old: Member, c
     return not kept or _ended_before_its_timeout(replica, context)
 
 
-def was_taken_back(departure: Departure) -> bool:
+def was_rolled_back(departure: Departure) -> bool:
     """Tell whether a member was answered 82 since it was last heard, and no successor was seen.
 
     Then another member had its instance id for a while, in a replacement that was reverted because its write timed out

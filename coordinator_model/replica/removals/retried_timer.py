@@ -12,18 +12,18 @@ from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import STALL_MS, Departure
-from coordinator_model.replica.removals.leaves import CUT_MS
+from coordinator_model.replica.removals.leaves import TRUNCATED_MS
 from coordinator_model.replica.removals.removal import RETRIED_MS
 from coordinator_model.replica.session_timer import session_timeout_ms
 from coordinator_model.states import Cause
 
-PAUSE_MS = 500
+RETRY_BACKOFF_MS = 500
 """How long a timer waits after its write timed out, before it runs again."""
-RETRY_MS = STALL_MS + PAUSE_MS
+RETRY_MS = STALL_MS + RETRY_BACKOFF_MS
 """How long after a run whose write timed out a timer runs again."""
-SAME_STEP_MS = 50
+TIMER_LATE_MS = 50
 """How much later than it is due a timer may run."""
-RETRY_LATE_MS = 2 * SAME_STEP_MS
+RETRY_LATE_MS = 2 * TIMER_LATE_MS
 """How much later than it is due a retry may run: two timers run before it, that of the write and that of the wait."""
 
 
@@ -84,7 +84,7 @@ def is_of_a_rebalance(replica: GroupReplica, departure: Departure) -> bool:
 
 def _is_tried_again(replica: GroupReplica, departure: Departure, ran_ms: Iterable[int]) -> bool:
     late_ms = (departure.removed_ms - at_ms for at_ms in ran_ms)
-    due = any(0 < ms <= RETRIED_MS and (ms + CUT_MS) % RETRY_MS <= RETRY_LATE_MS for ms in late_ms)
+    due = any(0 < ms <= RETRIED_MS and (ms + TRUNCATED_MS) % RETRY_MS <= RETRY_LATE_MS for ms in late_ms)
     # The first answer that shows a stall may come after the removal.
     may_be_retried = departure.may_be_retried or replica.stalled_near(departure.removed_ms, RETRIED_MS)
     return may_be_retried and due and not _no_write_timed_out(replica, departure)
@@ -98,8 +98,8 @@ def _no_write_timed_out(replica: GroupReplica, departure: Departure) -> bool:
     """
     if replica.stalled_near(departure.removed_ms, RETRIED_MS):
         return False
-    since_ms = departure.removed_ms - RETRY_MS + SAME_STEP_MS
-    until_ms = departure.removed_ms - PAUSE_MS - SAME_STEP_MS
+    since_ms = departure.removed_ms - RETRY_MS + TIMER_LATE_MS
+    until_ms = departure.removed_ms - RETRY_BACKOFF_MS - TIMER_LATE_MS
     members = (departure.member, *replica.members.values())
     heard_ms = (at_ms for m in members for at_ms in (m.last_heartbeat_ms, m.previous_heartbeat_ms))
     return any(since_ms < at_ms < until_ms for at_ms in heard_ms if at_ms is not None)

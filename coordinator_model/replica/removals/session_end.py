@@ -9,7 +9,7 @@ from coordinator_model.replica.removals import retried_timer
 from coordinator_model.replica.removals.case import Case, SessionExpired, Unexplained
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import LATE_MS
-from coordinator_model.replica.removals.leaves import CUT_MS
+from coordinator_model.replica.removals.leaves import TRUNCATED_MS
 from coordinator_model.replica.removals.removal_instant import (
     deadline_interval_ms,
     gone_between,
@@ -141,14 +141,14 @@ def _emptied_by_another(case: Case) -> bool:
     waited_ms = (pending[name].until_ms for name in case.departure.phase.unjoined if name in pending)
     left_ms = (leave.applied_ms for leave in case.replica.leaves)
     given_up = any(abs(at_ms - case.removed_ms) <= LATE_MS for at_ms in waited_ms)
-    return given_up or any(abs(at_ms - case.removed_ms) <= CUT_MS for at_ms in left_ms)
+    return given_up or any(abs(at_ms - case.removed_ms) <= TRUNCATED_MS for at_ms in left_ms)
 
 
 def _is_of_its_own_timer(departure: Departure, context: JudgementContext) -> bool:
     """Tell whether a rebalance timer of the member's own ran at its removal: that explains more than a retry."""
     removed_ms, due_ms = departure.removed_ms, own_timers_ms(departure.member, context)
     ran_ms = (when_awake_ms(at_ms, context, written_ms=removed_ms) for at_ms in due_ms)
-    return any(abs(removed_ms - at_ms) <= CUT_MS for at_ms in ran_ms)
+    return any(abs(removed_ms - at_ms) <= TRUNCATED_MS for at_ms in ran_ms)
 
 
 def _start_is_unsure(replica: GroupReplica, departure: Departure, context: JudgementContext) -> bool:

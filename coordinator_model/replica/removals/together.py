@@ -14,7 +14,7 @@ from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.ended_phase import ROUNDED_MS, note_starter_timeout
 from coordinator_model.replica.removals.phases import EndedPhase
-from coordinator_model.replica.session_timer import Span, deadlines, slept_over
+from coordinator_model.replica.session_timer import Span, deadlines, due_while_paused
 
 Result = TypeVar("Result")
 
@@ -117,8 +117,8 @@ class Together:
 
     def _latest_due_ms(self, departure: Departure) -> int:
         """Return when the latest end of a session was due: before the coordinator woke, if it was paused then."""
-        slept = slept_over(departure, context_before(departure, self.context))
-        return self.latest_ends_ms[id(departure)] if slept is None else slept[1]
+        paused = due_while_paused(departure, context_before(departure, self.context))
+        return self.latest_ends_ms[id(departure)] if paused is None else paused[1]
 
     def latest_end_ms(self, departure: Departure) -> int | None:
         """Return the latest instant at which the session of a departed member can have ended; None: not known."""

@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator_model.brokers.broker_clock import CoordinatorTracker
 from coordinator_model.brokers.coordinator_check import Proof
+from coordinator_model.brokers.coordinator_tracker import CoordinatorTracker
 from coordinator_model.brokers.former_coordinators import (
     GOES_ON_MS,
     LONGEST_MS,

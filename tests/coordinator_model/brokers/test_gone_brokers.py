@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator_model.brokers.broker_clock import CoordinatorTracker
+from coordinator_model.brokers.coordinator_tracker import CoordinatorTracker
 from coordinator_model.brokers.gone_brokers import GONE_MS, forget_gone
 from coordinator_model.events import TELEMETRY_RANK, LeaderNamed
 from coordinator_model.thresholds import Thresholds

@@ -12,7 +12,7 @@ from coordinator_model.events import Tick
 from coordinator_model.shard.shard import Shard, ShardSettings
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
-from tests.coordinator_model.brokers.test_broker_clock import clock
+from tests.coordinator_model.brokers.test_coordinator_tracker import clock
 from tests.support.story import T0, stable
 
 SETTINGS = ShardSettings(cluster="c", partitions=1, live_from_ms=0)

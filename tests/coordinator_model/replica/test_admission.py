@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from coordinator_model.brokers.broker_clock import CoordinatorTracker
+from coordinator_model.brokers.coordinator_tracker import CoordinatorTracker
 from coordinator_model.brokers.timer_reset import TimerReset
 from coordinator_model.decode.parse import parse_row
 from coordinator_model.replica.admission import makes_known

@@ -312,8 +312,8 @@ SLEPT = {
 def test_a_timer_sleeps_that_is_due(name):
     due_ms, slept, slept_at_once = SLEPT[name]
     pause = TimerReset(10_000, 14_100, Cause.COORDINATOR_PAUSE, "broker-1", woke_ms=14_000)
-    assert pause.sleeps_at(due_ms) is slept
-    assert pause.sleeps_at(due_ms, told_at_once=True) is slept_at_once
+    assert pause.delays(due_ms) is slept
+    assert pause.delays(due_ms, written_at_once=True) is slept_at_once
 
 
 # what broker-1 did with m1 and m2 before it died at 8,500, and broker-2 at 11,500 -> the group at 13,000, as metadata

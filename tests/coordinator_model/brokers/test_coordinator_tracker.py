@@ -3,8 +3,8 @@
 import pytest
 
 from coordinator_model.brokers.blindness import COARSE_INSTANTS
-from coordinator_model.brokers.broker_clock import MAX_BROKERS, MAX_TIMER_RESETS, CoordinatorTracker
 from coordinator_model.brokers.coordinator_check import Proof
+from coordinator_model.brokers.coordinator_tracker import MAX_BROKERS, MAX_TIMER_RESETS, CoordinatorTracker
 from coordinator_model.brokers.one_clock import MAX_PROBES, BrokerClock
 from coordinator_model.states import Cause
 from coordinator_model.thresholds import Thresholds
