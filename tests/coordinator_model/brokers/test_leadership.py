@@ -272,7 +272,7 @@ def test_metadata_alone_moves_the_coordinator_of_frozen_members():
     assert told.group["coordinator"] == "broker-2"
 
 
-def test_a_coordinator_that_dies_right_after_it_removed_frozen_members_had_expired_them():
+def test_a_coordinator_that_dies_after_it_removed_frozen_members_had_expired_them():
     """broker-2 takes over and dies before it answers anybody. broker-3 is the next coordinator."""
     story = consumers("m1", "m2").hellos("m1", 1_000, 10_000, 2).hellos("m2", 1_000, 10_000, 2)
     story.brokers |= {"broker-2": 0, "broker-3": 0}
