@@ -2,8 +2,9 @@
 
 A partition is stalled if it was not committed for three of its usual intervals between commits. There are two
 exceptions. An owner that commits nothing at all may still be processing the records of one poll, for up to its
-``max.poll.interval.ms``. An owner that is behind on all its partitions may process them in turn, which no timeout
-bounds. So ``stuck`` needs an owner that kept up with another of its partitions in the same time.
+``max.poll.interval.ms``. An owner that is behind on several partitions may process them in turn, which no timeout
+bounds. So ``stuck`` needs an owner that kept up with another of its partitions in the same time, and after it began to
+work off the backlog of any other.
 """
 
 from collections import defaultdict
@@ -19,6 +20,8 @@ from coordinator_model.states import GroupType
 from coordinator_model.thresholds import Thresholds
 
 ALIVE = "alive"
+BACKLOG_MS = 5_000
+"""A commit has left a backlog if an older message waits that had been seen this long before."""
 
 
 class Note(StrEnum):
@@ -54,6 +57,14 @@ class Work(NamedTuple):
     """When its newest commit was; 0: it has committed nothing."""
     kept_up_ms: int = 0
     """The last instant at which it is known to have kept up with one of its partitions."""
+    backlog_ms: int = 0
+    """When its newest commit of a partition with a backlog was; 0: it has committed none."""
+    backlog_from_ms: int = 0
+    """The first known commit of that partition."""
+
+    def works_off_a_backlog(self, since_ms: int) -> bool:
+        """Tell whether it has worked off a backlog since an instant, and kept up with no other partition meanwhile."""
+        return self.backlog_ms > since_ms and self.kept_up_ms < self.backlog_from_ms
 
 
 class Stall(NamedTuple):
@@ -93,17 +104,21 @@ def owner_key(p: PartitionLag) -> Hashable:
 
 def works_of(judged: Iterable[tuple[PartitionLag, int | None]]) -> Mapping[Hashable, Work]:
     """Return what each owner has committed, from its partitions and their lags."""
-    newest_ms: dict[Hashable, int] = defaultdict(int)
-    kept_up_ms: dict[Hashable, int] = defaultdict(int)
+    works: dict[Hashable, Work] = defaultdict(Work)
     for p, lag in judged:
-        if not p.commits or (p.owner is not None and p.commits[-1].at_ms < p.owner.since_ms):
+        since_ms = 0 if p.owner is None else p.owner.since_ms
+        if not p.commits or p.commits[-1].at_ms < since_ms:
             continue
-        owner, last_ms = owner_key(p), p.commits[-1].at_ms
-        newest_ms[owner] = max(newest_ms[owner], last_ms)
-        if lag is not None:  # before the oldest waiting message came, the owner had read everything
-            read_ms = last_ms if lag == 0 else min(last_ms, p.waits_since_ms or 0)
-            kept_up_ms[owner] = max(kept_up_ms[owner], read_ms)
-    return {owner: Work(at_ms, kept_up_ms[owner]) for owner, at_ms in newest_ms.items()}
+        work, last_ms, waits_ms = works[owner_key(p)], p.commits[-1].at_ms, p.waits_since_ms or 0
+        work = work._replace(newest_ms=max(work.newest_ms, last_ms))
+        if lag == 0 or waits_ms >= last_ms - BACKLOG_MS:
+            # before the oldest waiting message came, the owner had read everything
+            work = work._replace(kept_up_ms=max(work.kept_up_ms, min(last_ms, waits_ms or last_ms)))
+        elif lag is not None and last_ms > work.backlog_ms:
+            from_ms = next(commit.at_ms for commit in p.commits if commit.at_ms >= since_ms)
+            work = work._replace(backlog_ms=last_ms, backlog_from_ms=from_ms)
+        works[owner_key(p)] = work
+    return works
 
 
 def interval_ms(commits: tuple[Commit, ...], least: int) -> int | None:
@@ -153,7 +168,7 @@ def _by_usual_interval(p: PartitionLag, lag: int, status: Status, work: Work, in
     if now_ms < due_ms:
         return told._replace(note=_note_unless_stalled(p, status, instant))
     middle_ms = (max(from_ms, p.waits_since_ms) + now_ms) // 2
-    if work.kept_up_ms <= middle_ms < work.newest_ms:
+    if work.kept_up_ms <= middle_ms < work.newest_ms or work.works_off_a_backlog(middle_ms):
         return told._replace(note=Note.SLOW)
     if work.kept_up_ms <= middle_ms:
         told = told._replace(due_ms=max(due_ms, from_ms + _busy_ms(p, thresholds) + thresholds.stall_margin_ms))

@@ -91,6 +91,18 @@ def test_what_is_not_stalled_raises_nothing(case):
     assert [opening for opening in life.play(15 * MINUTE_MS).openings if opening[0] == STALLED] == []
 
 
+def test_an_owner_that_works_through_its_partitions_in_turn_stalls_none():
+    """m1 is 30 s behind on all as a rebalance ends. It reads t-2 to its end, then t-1. t-0 is last."""
+    behind = [(at_ms, (at_ms - 30_000) // 100) for at_ms in range(32_000, 100_000, 2_000)]
+    first = [(at_ms, min(at_ms // 100, 700 + (at_ms - 100_000) // 40)) for at_ms in range(100_500, 125_000, 2_000)]
+    second = [(at_ms, 700 + (at_ms - 126_000) // 60) for at_ms in range(126_500, 200_000, 2_000)]
+    logs = [listed(*behind), listed(*behind, *second), listed(*behind, *first)]
+    life = Life({n: Partition(commits) for n, commits in enumerate(logs)}).view(100)
+    life.view(99_000, state="PreparingRebalance", generation=2).view(100_000, generation=2)
+    told = life.play(160_000)
+    assert (told.openings, told.notes()[0]) == ([], "slow")
+
+
 NOTES = {
     "idle": None,
     "paused by a client that commits where it stands": "paused",
