@@ -374,6 +374,9 @@ def _due_after(departure: Departure, context: JudgementContext, timer_resets: Se
             high_ms = low_ms  # answered for so long, the coordinator had loaded the group by then
         lasts_ms = _timeout_after_ms(member, reset, timeout_ms, context)
         ends.append((low_ms + lasts_ms, high_ms + lasts_ms, reset))
+        own_ms = blindly_ms + timeout_ms  # if the group was loaded by that heartbeat, the member's own timeout counts
+        if blindly_ms and lasts_ms != timeout_ms:
+            ends.append((own_ms, own_ms, reset))
         since_ms = min(since_ms, low_ms)
         if reset.is_move:
             break  # the new coordinator knows nothing of the timers before it

@@ -82,7 +82,15 @@ class Row:
         if not self.moved or self.between_ms is None or self.log_ms is None:
             return False
         from_ms, until_ms = self.between_ms
-        return until_ms - from_ms <= WIDEST_MS and from_ms - TOLERANCE_MS <= self.log_ms <= until_ms + TOLERANCE_MS
+        return until_ms - from_ms <= WIDEST_MS and self._is_in_its_interval
+
+    @property
+    def _is_in_its_interval(self) -> bool:
+        """Whether the truth lies in the stated interval; it does if none is stated."""
+        if self.between_ms is None or self.log_ms is None:
+            return True
+        from_ms, until_ms = self.between_ms
+        return from_ms - TOLERANCE_MS <= self.log_ms <= until_ms + TOLERANCE_MS
 
     @property
     def difference_ms(self) -> int | None:
@@ -96,7 +104,7 @@ class Row:
             return "UNHEARD" if self.unheard else "EXTRA"
         if self.deadline_ms is None:
             return "UNTOLD" if self.untold else "MISSING"
-        if abs(self.deadline_ms - self.log_ms) <= self.tolerance_ms:
+        if abs(self.deadline_ms - self.log_ms) <= self.tolerance_ms and self._is_in_its_interval:
             return "ok"
         return "WITHIN" if self.at_a_pause or self._by_its_interval else "OFF"
 

@@ -139,19 +139,24 @@ def test_an_expiry_at_a_broker_whose_lines_were_lost_may_have_an_unknown_cause(n
     assert [row.verdict for row in rows] == [verdict]
 
 
-# when a partition was loaded, and the interval that we state for a deadline -> the verdict on a session's end at 50,000
+# when a partition was loaded, the deadline that we report and the interval that we state for it -> the verdict on a
+# session's end at 50,000
 STATED = {
-    "it holds the end": (40_000, (45_000, 54_000), "WITHIN"),
-    "it ends before": (40_000, (45_000, 48_900), "OFF"),
-    "none is stated": (40_000, (None, None), "OFF"),
-    "long after a load": (20_000, (45_000, 54_000), "OFF"),
+    "it holds the end": (40_000, 53_500, (45_000, 54_000), "WITHIN"),
+    "it ends before": (40_000, 53_500, (45_000, 48_900), "OFF"),
+    "none is stated": (40_000, 53_500, (None, None), "OFF"),
+    "long after a load": (20_000, 53_500, (45_000, 54_000), "OFF"),
+    "the deadline is near": (40_000, 48_500, (45_000, 49_100), "ok"),
+    "the deadline is near, but it ends before": (40_000, 48_500, (45_000, 48_900), "OFF"),
+    "the deadline is near, but it begins after": (40_000, 51_200, (51_100, 54_000), "OFF"),
+    "the deadline is near, and none is stated": (40_000, 48_500, (None, None), "ok"),
 }
 
 
 @pytest.mark.parametrize("name", STATED)
 def test_soon_after_a_load_a_stated_interval_that_holds_the_end_will_do(name):
-    loaded_ms, (from_ms, until_ms), verdict = STATED[name]
-    incident = said(53_500) | {"detail": {"deadline_from_ms": from_ms, "deadline_until_ms": until_ms}}
+    loaded_ms, deadline_ms, (from_ms, until_ms), verdict = STATED[name]
+    incident = said(deadline_ms) | {"detail": {"deadline_from_ms": from_ms, "deadline_until_ms": until_ms}}
     load = logged(loaded_ms, kind="coordinator-loaded", member_id="")
     rows = session_rows([load, logged(50_000)], recorded(incident))
     assert [row.verdict for row in rows] == [verdict]

@@ -1,12 +1,13 @@
 """The comparison of what the monitor says about a life with its coordinator's log and live groups."""
 
 import traceback
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from coordinator_model.decode.source_row import TELEMETRY
+from coordinator_model.decode.records import RecordType, decode, record_type
+from coordinator_model.decode.source_row import OFFSETS, TELEMETRY
 from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.states import MEMBER_REMOVED, Severity
 from coordinator_model.thresholds import Thresholds
@@ -38,6 +39,11 @@ BROKER_FAULTS = ("pause", "crash", "restart", "elect", "stall-writes", "step-clo
 LOST_LOOKS = ("put_off", "set_aside")
 """What a shard counts if it gave up on a group: verdicts that were due may never come."""
 SAME_INSTANT_MS = 2
+MEMBER_METADATA = (
+    RecordType.CONSUMER_GROUP_MEMBER_METADATA,
+    RecordType.SHARE_GROUP_MEMBER_METADATA,
+    RecordType.STREAMS_GROUP_MEMBER_METADATA,
+)
 MINUTE_MS = 60_000
 SAME_REMOVAL_MS = 15_000
 """A report that is further from a removal than this is of another removal of the same member."""
@@ -90,14 +96,22 @@ class _Doubts:
         """Tell whether a coordinator loaded shortly before an instant."""
         return any(0 <= at_ms - load_ms <= MOVE_IS_RECENT_MS for load_ms in self.loads_ms)
 
-    def near(self, at_ms: int, told_ms: int) -> bool:
-        """Tell whether a reported instant is near enough to the true one.
+    def near(self, at_ms: int, told_ms: int, *, recorded: bool = False) -> bool:
+        """Tell whether a reported instant is near enough to the true one. ``recorded``: a record tells the true one.
 
         A timer that was due in a short pause runs late. Its deadline is reported, which is before the true instant.
         """
-        tolerance_ms = AFTER_A_MOVE_MS if self.moved(at_ms) else TOLERANCE_MS
+        tolerance_ms = AFTER_A_MOVE_MS if self.moved(at_ms) and not recorded else TOLERANCE_MS
+        return -tolerance_ms - self._slept_ms(at_ms) <= told_ms - at_ms <= tolerance_ms
+
+    def lies_within(self, at_ms: int, from_ms: int, until_ms: int) -> bool:
+        """Tell whether a removal lies in a reported interval. A timer that was due in a short pause runs late."""
+        return from_ms - TOLERANCE_MS <= at_ms <= until_ms + TOLERANCE_MS + self._slept_ms(at_ms)
+
+    def _slept_ms(self, at_ms: int) -> int:
+        """Return by how much a timer that ran at an instant can have run late because of a short pause."""
         slept_ms = [b - a for a, b in self.pauses_ms if b - a <= SHORT_PAUSE_MS and a <= at_ms <= b + TOLERANCE_MS]
-        return -tolerance_ms - max(slept_ms, default=0) <= told_ms - at_ms <= tolerance_ms
+        return max(slept_ms, default=0)
 
     def holds(self, at_ms: int, from_ms: int, until_ms: int) -> bool:
         """Tell whether a reported interval is acceptable: it holds the instant near a move, or a pause explains it.
@@ -133,6 +147,12 @@ class _Removal:
     certain: bool
     broker: str
     doubts: _Doubts
+    recorded_ms: frozenset[int] = frozenset()
+    """When records were written that date a removal: the group is empty, or the member has a tombstone."""
+
+    def is_recorded(self, at_ms: int) -> bool:
+        """Tell whether a record dates the removal at an instant."""
+        return any(at_ms + ms in self.recorded_ms for ms in range(SAME_INSTANT_MS + 1))
 
 
 def judge(life: Life) -> Judgement:
@@ -339,11 +359,19 @@ def _width_ms(line: dict[str, Any]) -> int:
 
 
 def _is_dated(removal: _Removal, line: dict[str, Any], at_ms: int) -> bool:
-    """Tell whether a removal's instant is reported: within the tolerance, or by an acceptable interval."""
+    """Tell whether a removal's instant is reported: within the tolerance, or by an acceptable interval.
+
+    If the report states an interval, it has to hold the instant, however near the deadline is. If a record dates the
+    removal after a move, an interval alone will not do.
+    """
+    recorded = removal.is_recorded(at_ms)
+    near = removal.doubts.near(at_ms, _instant(line), recorded=recorded)
     from_ms, until_ms = (line["detail"].get(f"deadline_{end}_ms") for end in ("from", "until"))
-    if removal.doubts.near(at_ms, _instant(line)):
-        return True
-    return from_ms is not None and until_ms is not None and removal.doubts.holds(at_ms, from_ms, until_ms)
+    if from_ms is None or until_ms is None:
+        return near
+    if near or (recorded and removal.doubts.moved(at_ms)):
+        return near and removal.doubts.lies_within(at_ms, from_ms, until_ms)
+    return removal.doubts.holds(at_ms, from_ms, until_ms)
 
 
 def _told_as_unknown(removal: _Removal, told: Iterable[dict[str, Any]]) -> Iterator[tuple[int, int]]:
@@ -382,8 +410,26 @@ def _logged(life: Life) -> Iterable[_Removal]:
     doubts = _doubts(life, sorted(life.truth, key=lambda event: event.at_ms))
     truth = [event._replace(at_ms=event.at_ms - ahead_ms[event.broker]) for event in life.truth]
     truth.sort(key=lambda event: event.at_ms)
+    recorded_ms = _recorded_ms(life)
     for expiry in (*session_expiries(truth), *missed_rebalances(truth)):
-        yield _removal(expiry, ahead_ms, doubts)
+        removal = _removal(expiry, ahead_ms, doubts)
+        own_ms = recorded_ms[removal.group, ""] | recorded_ms[removal.group, removal.member_id]
+        yield replace(removal, recorded_ms=frozenset(own_ms))
+
+
+def _recorded_ms(life: Life) -> dict[tuple[str, str], set[int]]:
+    """Return when records were written that date removals, by group and member: of any member if its group is empty."""
+    found: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for row in life.rows:
+        if row.source != OFFSETS or record_type(row.key) not in (RecordType.GROUP_METADATA, *MEMBER_METADATA):
+            continue
+        record = decode(row.key, row.value)
+        key, value = record.key or {}, record.value
+        if record.type in MEMBER_METADATA and value is None:
+            found[key["groupId"], key["memberId"]].add(row.timestamp_ms)
+        elif record.type == RecordType.GROUP_METADATA and value is not None and not value["members"]:
+            found[key["group"], ""].add(row.timestamp_ms)
+    return found
 
 
 def _doubts(life: Life, truth: Iterable[TruthEvent]) -> _Doubts:

@@ -1,14 +1,16 @@
 """The classes of undecidable disagreements: each takes what belongs to it, and nothing else."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from streaming.embedded.truth import TruthEvent
 from tests.oracle.life import Life, Look
 from tests.oracle.plans import Client, Event, Plan
-from tests.oracle.undecidable import class_of, class_of_view
+from tests.oracle.undecidable import CLASSES, LOADED_UNSEEN, class_of, class_of_view
 
 AT_MS = 20_000
 NEVER, UNSEEN = "a newcomer that nothing had named", "a coordinator that nobody saw"
@@ -454,3 +456,10 @@ def test_a_view_that_differs_is_listed_until_all_timers_have_run_out(at_ms, list
     played = life(JOINED_3, metadata_ms=0, loads=AGAIN)
     look = Look(len(played.rows), "broker-1", at_ms, [{"group": "g", "type": "classic", "generation": 2}])
     assert (class_of_view(played, look, "g") is not None) == listed
+
+
+def test_the_classes_are_those_of_the_table_in_docs_truth():
+    page = (Path(__file__).parents[2] / "docs" / "truth.md").read_text()
+    section = page.partition("### What nobody outside can decide")[2].partition("\n## ")[0]
+    listed = re.findall(r"^\| ([^|]+) \| +\d+ \|", section, re.MULTILINE)
+    assert sorted(listed) == sorted([*CLASSES, LOADED_UNSEEN])

@@ -42,7 +42,8 @@ def removed_early(case: Case) -> Answer:
     ``NotMissed`` too, because the ends of sessions are not known well enough.
     """
     departure, context = case.departure, case.context
-    if too_young(departure, context) or _began_as_it_ended(departure) or may_have_ended(departure, context):
+    had_ended = may_have_ended(departure, context, departure.removed_ms)
+    if too_young(departure, context) or _began_as_it_ended(departure) or had_ended:
         return NotMissed()
     if may_have_timed_out(departure) and _was_alive(case):
         return Missed(case.removed_ms)

@@ -14,6 +14,7 @@ from coordinator_model.replica.removals.together import Together, context_before
 from coordinator_model.replica.session_timer import (
     AWAKE_BEFORE_LINE_MS,
     TIMER_EARLY_MS,
+    UNSEEN_TERM_MS,
     Span,
     blindly_heard_ms,
     deadlines,
@@ -85,11 +86,18 @@ def _phase_as_dated(together: Together) -> JoinPhase:
 
 
 def _starters(together: Together) -> tuple[set[tuple[int, int]], list[Departure]]:
-    """Return the timers that can have begun the phase, and up to two of their departures that still had to sync."""
+    """Return the timers that can have begun the phase, and up to two of their departures that still had to sync.
+
+    If none can, the next coordinator had loaded the group a little before its move was seen.
+    """
     phase, lived = together.once(_phase_as_dated), together.once(alive_at_the_end)
     alive = set() if lived is None else lived[1]
     spans = [(d, together.spans.of(d)) for d in together.departures if id(d) not in alive]
     starters = [d for d, span in spans if d.sync_timeout_ms or not span or may_have_begun(phase, span)]
+    if not starters:
+        late_ms = (phase.started_ms or 0) + UNSEEN_TERM_MS
+        soon = [d for d, span in spans if ends(span)[0] <= late_ms]
+        starters = [d for d in soon if may_have_ended(d, together.context, phase.started_ms or 0)]
     return {_timer(d, together.context) for d in starters}, [d for d in starters if d.sync_timeout_ms][:2]
 
 
@@ -123,18 +131,17 @@ def _before_or_after_pause(
     return (due_ms, max(woke_ms, deadline_ms)) if may_be_paused else (None, None)
 
 
-def may_have_ended(departure: Departure, context: JudgementContext) -> bool:
-    """Tell whether a session that began when a new coordinator loaded the group may have ended before a removal.
+def may_have_ended(departure: Departure, context: JudgementContext, by_ms: int) -> bool:
+    """Tell whether a session that began when a new coordinator loaded the group may have ended by an instant.
 
     The earliest possible load counts. The session had not ended if the member committed an offset less than one session
-    timeout before the removal.
+    timeout before that instant.
     """
     touched_ms = max(departure.touches_ms, default=0) + (session_timeout_ms(departure.member, context) or 0)
-    if touched_ms > departure.removed_ms:
+    if touched_ms > by_ms:
         return False
     return any(
-        _earliest_since(move, departure, context) <= departure.removed_ms
-        for move in moves_since_heard(departure.member, context)
+        _earliest_since(move, departure, context) <= by_ms for move in moves_since_heard(departure.member, context)
     )
 
 
@@ -266,7 +273,8 @@ def had_restarted(together: Together) -> bool:
     """
     same, context = together.dropped, together.context
     outlived = [d for d in same if _outlived(d, context)]
-    return _no_known_timer_ran(together) or (bool(outlived) and all(may_have_ended(d, context) for d in same))
+    loaded = bool(outlived) and all(may_have_ended(d, context, d.removed_ms) for d in same)
+    return _no_known_timer_ran(together) or loaded
 
 
 def may_have_restarted(together: Together) -> bool:

@@ -16,7 +16,8 @@ from coordinator_model.replica.session_timer import session_timeout_ms, unheard_
 def not_revoked(case: Case) -> Answer:
     """Answer for a member of a KIP-848 group: the timer that was due nearest to the removal removed it.
 
-    That is its last rebalance timer, or its session timer.
+    That is its last rebalance timer, or its session timer. If its session timeout is not known, a rebalance timer that
+    was due explains the removal best: a session that ended at that very instant would be a coincidence.
     """
     if not case.member.in_kip848_group:
         return None
@@ -27,7 +28,9 @@ def not_revoked(case: Case) -> Answer:
     timer_ms = max((at_ms for at_ms in ran_ms if at_ms <= case.removed_ms + EARLY_MS), default=None)  # none runs early
     if timer_ms is None or timer_ms > case.removed_ms >= case.session_end_ms >= case.removed_ms - EARLY_MS:
         return NotMissed()  # the session had ended, and this timer was not due yet
-    nearest_ms = min(_late_ms(case), abs(case.session_end_ms - case.removed_ms))
+    nearest_ms = _late_ms(case)
+    if session_timeout_ms(case.member, case.context) is not None:
+        nearest_ms = min(nearest_ms, abs(case.session_end_ms - case.removed_ms))
     return Missed(timer_ms) if abs(case.removed_ms - timer_ms) < nearest_ms else NotMissed()
 
 

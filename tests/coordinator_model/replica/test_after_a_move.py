@@ -611,6 +611,18 @@ def test_a_heartbeat_that_the_deposed_coordinator_accepted_dates_no_load():
     assert (subject, detail["deadline_from_ms"] - T0, detail["deadline_until_ms"] - T0) == ("m2", 6_100, 15_000)
 
 
+# when broker-2 tells m1 to rejoin -> when m2's session of 6 s ended; broker-1 answered until 6,000
+@pytest.mark.parametrize(("told_ms", "deadline_ms"), [(11_600, 12_000), (9_600, 15_600), (13_600, 13_300)])
+def test_a_phase_that_began_a_little_early_shows_that_its_group_was_loaded_earlier(told_ms, deadline_ms):
+    """broker-1 may have gone on for up to 2 s after broker-2 had loaded the group. Then m2's end began the phase."""
+    story = two_brokers(stable("m1", "m2")).beats("m1", 1_000, 6_000).beats("m2", 1_000, 5_500)
+    story.beats("m1", 8_000, told_ms - 600, broker="broker-2").beat(told_ms, "m1", error=27, broker="broker-2")
+    story.join(17_000, "m1", 2, listed=["m1"], broker="broker-2").record(17_040, 2, "m1")
+    told = story.sync(17_050, "m1", 2, leader=True, broker="broker-2").play(20_000)
+    [(subject, ended_ms)] = told.facts("session-expired", "subject", "deadline_ms")
+    assert (subject, ended_ms) == ("m2", deadline_ms)
+
+
 @pytest.mark.parametrize(("unknown_ms", "deadline_ms"), [(11_500, 11_500), (12_600, 12_400)])
 def test_an_answer_25_dates_a_load_that_is_known_within_an_interval(unknown_ms, deadline_ms):
     """broker-2 seems to have loaded the group from 5,000 to 6,400, so m2's session ended from 11,000 to 12,400.

@@ -330,6 +330,15 @@ def test_a_load_gives_a_classic_member_the_groups_session_timeout():
     assert abs(deadline_ms - 11_200) <= 200
 
 
+# when m1 is removed: broker-2 accepts its heartbeat at 5,500, and had loaded the group by then or loads it until 6,500
+@pytest.mark.parametrize(("gone_ms", "deadline_ms"), [(14_503, 14_500), (12_003, 12_003)])
+def test_a_classic_member_heard_as_its_group_may_be_loading_goes_by_either_timeout(gone_ms, deadline_ms):
+    """If the group was loaded, the heartbeat began its own 9 s. If not, the load gave it the group's 6 s."""
+    story = among_consumers(last_beat_ms=4_000).beat(5_000, "m1", 2, error=16)
+    story.beat(5_500, "m1", 2, broker="broker-2").hellos("new", 6_500, 20_500, 2, broker="broker-2")
+    assert ended(play(removed(story, gone_ms), 20_500), "m1") == [deadline_ms]
+
+
 # what a classic member of a group of KIP-848 with a rebalance timeout of 60 s does -> what its removal is told as
 OWES = {
     "told to rejoin, it never does": (

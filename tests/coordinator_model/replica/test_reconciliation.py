@@ -91,6 +91,26 @@ def test_a_revocation_whose_timer_ran_late_in_a_short_pause_was_missed():
     assert told.facts("rebalance-timeout", "subject", "deadline_ms") == [("m1", 60_700)]
 
 
+# when m1 is gone, 6 s after it was heard last, and its session timeout is not known -> the rule, the deadline; it had
+# to give up partitions until 60,700
+OF_AN_UNKNOWN_SESSION = {
+    "right at its rebalance timeout": (60_703, "rebalance-timeout", 60_700),
+    "late, in a short pause": (61_600, "rebalance-timeout", 60_700),
+    "just before: no timer runs early": (60_698, "session-expired", 60_698),
+    "long before": (50_000, "session-expired", 50_000),
+}
+
+
+@pytest.mark.parametrize("name", OF_AN_UNKNOWN_SESSION)
+def test_without_a_known_session_timeout_a_missed_revocation_is_told(name):
+    gone_ms, rule, deadline_ms = OF_AN_UNKNOWN_SESSION[name]
+    story = handover().hellos("m1", gone_ms % 1_000, gone_ms - 6_000, 2).hellos("m2", 1_000, 70_000, 3)
+    story.gone(gone_ms, "m1").epoch(gone_ms, 4).target(gone_ms, 4)
+    told = owns(story, gone_ms + 100, "m2", 4, 2, 3).play(70_000)
+    assert told.accusations == [(rule, "m1")]
+    assert told.facts(rule, "subject", "deadline_ms", "evidence") == [("m1", deadline_ms, "observed")]
+
+
 # when m1 was heard last, when it is gone; the timer of its revocation was not due before 60,700
 GONE_BEFORE = {"by 20 ms": (54_640, 60_680), "by 2 ms, seen on a real broker": (54_693, 60_698)}
 
