@@ -270,6 +270,13 @@ class CommitTable:
         """Return the offsets committed last, or `NO_OFFSET` if there is no commit."""
         return np.where(self.filled[slots] > 0, self.offsets[slots, self.head[slots]], NO_OFFSET)
 
+    def committed_topics(self) -> set[str]:
+        """Return the topics with commits. Another thread may call this, and may miss what changes meanwhile."""
+        filled, topics = self.filled, self.topic
+        size = min(len(filled), len(topics))
+        numbers = np.unique(topics[:size][filled[:size] > 0]).tolist()
+        return {name for number in numbers if number >= 0 and (name := self.topics.by_number[number]) is not None}
+
     def newest_ms(self, slots: Int64s) -> Int64s:
         """Return when these were committed; the value is meaningless if there is no commit."""
         return self.at_ms[slots, self.head[slots]]

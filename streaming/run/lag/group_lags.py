@@ -96,8 +96,9 @@ class GroupLags:
     # ------------------------------------------------------------------ from other threads
 
     def topics(self) -> list[str]:
-        """Return the topics in use."""
-        return self._table.topics.names()
+        """Return the topics in use, those with commits first: members may claim topics that do not exist."""
+        committed = self._table.committed_topics()
+        return sorted(self._table.topics.names(), key=lambda name: name not in committed)
 
     def suspects(self) -> dict[str, list[int]]:
         """Return the partitions whose last stable offset should be requested."""

@@ -152,6 +152,17 @@ def test_a_topic_that_nobody_may_describe_is_unknown(lags):
     assert lags.rows("pay") == [("orders", 0, 40, 50, 10), ("secret", 0, 3, None, None)]
 
 
+def test_topics_with_commits_come_before_those_that_members_only_claim(lags):
+    """Of too many topics the first ones are asked for, and anybody may claim topics that do not exist."""
+    claimed = [member(f"m{number}", topic=f"claimed-{number}") for number in range(3)]
+    lags.apply(report("evil", *claimed), judge=False)
+    lags.apply(commits(("pay", "orders", 0, 40), ("pay", "bills", 0, 40, 1)), judge=False)
+    assert {*lags.lags.topics()[:2]} == {"orders", "bills"}
+    lags.apply(commits(("pay", "orders", 0, None, 2), ("evil", "claimed-2", 0, 7, 3)), judge=False)
+    assert {*lags.lags.topics()[:2]} == {"bills", "claimed-2"}
+    assert {*lags.lags.topics()} == {"bills", "claimed-0", "claimed-1", "claimed-2"}
+
+
 def test_what_brokers_did_not_tell_is_counted_once_a_round(lags):
     lags.apply(COMMITTED, OWNED)
     lags.lags.add_round(replace(round_of(T0 + 10_000, ENDS), unanswered={"NotLeaderForPartitionError": 3}))
