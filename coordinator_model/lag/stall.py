@@ -28,7 +28,7 @@ class Note(StrEnum):
     """The reason why a partition is behind, or why its lag is not known."""
 
     STUCK = "stuck"
-    """Stalled: its owner commits other partitions, but not this one."""
+    """Stalled: its owner commits other partitions, but not this one. Or its client has paused it."""
     SILENT = "silent"
     """Stalled: its owner is alive and commits nothing at all."""
     SLOW = "slow"

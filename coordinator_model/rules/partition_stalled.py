@@ -96,15 +96,17 @@ def _finding(context: LagContext, rows: list[Row], subject: str) -> Finding:
 
 def _summary(context: LagContext, rows: list[Row]) -> str:
     owner, note = rows[0].p.owner, rows[0].stall.note
-    what, them = (rows[0].place, "it") if len(rows) == 1 else (counted(len(rows), "partition"), "them")
+    one = len(rows) == 1
+    what, them = (rows[0].place, "it") if one else (counted(len(rows), "partition"), "them")
     lag = f"lag is at least {two_digits(sum(row.lag or 0 for row in rows)):,}"
     usual = f"the usual interval between commits was {seconds(rows[0].stall.interval_ms)}"
+    why = f"{'it is' if one else 'they are'} stuck, or paused by the client"  # it looks the same from outside
     if owner is None:
-        return f"{context.facts.group} does not commit {what}: {lag}, {usual}"
+        return f"{context.facts.group} does not commit {what}: {lag}, {usual}; {why}"
     host = f" on {owner.client_host}" if owner.client_host else ""
     who = f"{owner.member_id} (client {owner.client_id or 'unknown'}{host})"
     does = "the member commits nothing" if note is Note.SILENT else "the member commits other partitions"
-    return f"{who} is alive, owns {what} and does not commit {them}: {lag}, {does}, {usual}"
+    return f"{who} is alive, owns {what} and does not commit {them}: {lag}, {does}, {usual}; {why}"
 
 
 def _detail(context: LagContext, rows: list[Row], first: Row) -> dict[str, Any]:

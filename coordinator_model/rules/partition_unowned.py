@@ -18,7 +18,8 @@ PARTITION_UNOWNED = Rule(
     id="partition-unowned",
     severities=WARN_THEN_PAGE,
     evidence=(
-        "observed. Partition counts are at most a minute old; those of topics created since `run` started, ten minutes"
+        "observed. Partition counts are at most a minute old; ten minutes, if a topic was created since `run` started"
+        " and no member owns a partition of it"
     ),
     true_when=(
         "at least one partition of a topic that a stable classic group subscribes to has had no owner for"

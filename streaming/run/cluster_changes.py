@@ -18,7 +18,7 @@ from streaming.run.topics import Assigned, Topics
 
 log = structlog.get_logger(__name__)
 
-NEW_TOPICS_S = 600.0  # how soon the partition counts of topics newer than the query are noticed
+NEW_TOPICS_S = 600.0  # how soon the shards are given the partition counts of topics newer than the query
 
 DELETED_KEPT = 5_000  # how many deleted topics are remembered, the newest ones
 
@@ -84,21 +84,22 @@ class ClusterChanges:
         again = {name for name, topic_id in ids.items() if self._ids.setdefault(name, topic_id) != topic_id}
         return bool(again or self.cut_short)
 
-    def facts_changed(self, topics_in_use: Iterable[str]) -> bool:
+    def facts_changed(self, topics_in_use: Iterable[str], partly_owned: Iterable[str]) -> bool:
         """Tell whether session timeouts or partition counts differ from those that the shards were given."""
         if self._read_session_timeouts():
             log.info("session timeouts of groups have changed, starting the query again")
             return True
-        changed = self.changed_counts(topics_in_use)
+        changed = self.changed_counts(topics_in_use, partly_owned)
         if changed:
             log.info("topics in use have other partitions, starting the query again", partitions=changed)
         return bool(changed)
 
-    def changed_counts(self, topics_in_use: Iterable[str]) -> dict[str, int]:
+    def changed_counts(self, topics_in_use: Iterable[str], partly_owned: Iterable[str]) -> dict[str, int]:
         """Return the partition counts that differ from those that the shards were given.
 
         Topics that the shards do not know are included only every `NEW_TOPICS_S`: a cluster gets new topics all day,
-        and each start of the query costs seconds.
+        and each start of the query costs seconds. Those that a group owns only in part are included at once: the
+        shards judge them.
         """
         told = self.partition_counts
         try:
@@ -106,8 +107,8 @@ class ClusterChanges:
         except KafkaError as error:
             self._unanswered("partition counts cannot be read", error)
             return {}
-        new_too = self._new_topics_due(time.monotonic())
-        now = {topic: counts.get(topic, 0) for topic in topics_in_use if new_too or topic in told}
+        new_too, wanted = self._new_topics_due(time.monotonic()), told.keys() | partly_owned
+        now = {topic: counts.get(topic, 0) for topic in topics_in_use if new_too or topic in wanted}
         return {topic: count for topic, count in now.items() if count != told.get(topic, 0)}
 
     def _read_session_timeouts(self) -> bool:

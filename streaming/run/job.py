@@ -358,7 +358,7 @@ class Job:
                     return True
             if topics_due(now_s) and changes.reading_changes(assigned, forget, progress):
                 return False
-            if facts_due(now_s) and changes.facts_changed(sink.lags.topics()):
+            if facts_due(now_s) and changes.facts_changed(sink.lags.topics(), sink.lags.topics_partly_owned()):
                 return False
         return False
 

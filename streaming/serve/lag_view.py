@@ -16,8 +16,8 @@ TOPICS_SHOWN: Final = 20
 HEIGHT: Final = 80
 _MARGIN: Final = 4
 NOTES: Final[Mapping[str, str]] = {
-    "stuck": "stalled: its owner commits other partitions, not this one",
-    "silent": "stalled: its owner is alive and commits nothing at all",
+    "stuck": "stalled, or paused by the client: its owner commits other partitions, not this one",
+    "silent": "stalled, or paused by the client: its owner is alive and commits nothing at all",
     "slow": "its owner commits, and falls behind",
     "paused": "the same offset is committed again and again",
     "not-committing": "its owner has committed nothing since it owns it",

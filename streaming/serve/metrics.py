@@ -125,7 +125,7 @@ HELP: Final[Mapping[str, str]] = {
     DECODED: "Records of the offsets topic by type, version and what became of them; a tombstone has no version.",
     ROWS_REJECTED: "Rows that could not be read; 0 before the first, so that its growth shows a first burst, too.",
     QUARANTINED: "Rows that could not be read, by source and reason.",
-    END_OFFSETS_UNANSWERED: "Partitions whose end offset was not given, by error, summed over all requests.",
+    END_OFFSETS_UNANSWERED: "Partitions or topics whose end offsets were not given, by error, summed over all rounds.",
     BATCH_DURATION: "Duration of a batch of run, from end to end.",
     DETECTION_DELAY: "From a deadline to the incident in the outbox.",
     OUTBOX_PENDING: 'Messages not delivered yet; receiver "": written by run, not yet assigned to receivers by serve.',

@@ -26,7 +26,7 @@ from streaming.serve.api import Api, number
 from streaming.serve.coverage import coverage, in_words
 from streaming.serve.events import runs
 from streaming.serve.lag_view import HEIGHT, lag_view, waited
-from streaming.serve.notify.message import group_path
+from streaming.serve.notify.message import group_path, ownership
 from streaming.serve.runbooks import RULES, all_rules, runbook
 from streaming.serve.timeline import LABEL, WIDTH, heartbeats, timeline, troubled_first, waited_for
 from streaming.store import Store
@@ -98,6 +98,7 @@ _TEMPLATES: Final = Environment(
 _TEMPLATES.filters.update(
     instant=instant, seconds=seconds, waited=waited, number=number_of, runs=lambda numbers: runs(sorted(numbers))
 )
+_TEMPLATES.filters["ownership"] = lambda incident: ownership(incident, instant)
 _TEMPLATES.globals.update(group_path=path_to, row_key=row_key, style=Markup(STYLE), script=Markup(SCRIPT))  # noqa: S704 - our own files
 
 

@@ -13,6 +13,7 @@ import time
 from array import array
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from streaming.run.packing import pack_commits
 from streaming.run.worker import without_collections
 
 PARTITIONS, TOPICS = 24, 500
+LARGE = 100_000
 COMMITS = 16_000
 WINDOW_BATCHES = 12
 INTERVAL_MS = 5_000
@@ -48,6 +50,7 @@ def main(groups: int) -> None:
     with tempfile.TemporaryDirectory(prefix="group-monitor-bench-") as folder:
         of_columns(Path(folder), groups)
         of_a_first_round(Path(folder) / "first", groups)
+        of_a_large_group(Path(folder) / "large")
     of_a_broker()
 
 
@@ -113,6 +116,26 @@ def of_a_first_round(folder: Path, groups: int) -> None:
         )
 
 
+def of_a_large_group(folder: Path) -> None:
+    """Measure the judgement of one group that has committed 100,000 partitions a moment ago, and is behind on all."""
+    topics, partitions = LARGE // 1_000, 1_000
+    keys = [key_of("large", f"topic-{topic}", number) for topic in range(topics) for number in range(partitions)]
+    lags = GroupLags("bench", folder)
+    batches = iter(range(1_000_000))
+    for outputs in commits(keys, 0):
+        lags.apply(next(batches), outputs, thresholds, judge=False)
+    told = a_report(0, "unknown")
+    told = replace(told, group="large", view={**(told.view or {}), "group": "large"})
+    lags.apply(next(batches), [told], thresholds, judge=False)
+    at_ms = START_MS + INTERVAL_MS
+    lags.add_round(a_round(at_ms, behind=100, topics=topics, partitions=partitions))
+    lags.apply(next(batches), [], thresholds, judge=False)
+    lags.read_until(2 * at_ms)
+    with without_collections():
+        took = timed(lambda: lags.apply(next(batches), [], thresholds, judge=True))
+    row(f"a round in which one group of {len(keys):,} partitions is judged, it is behind on all", took)
+
+
 def in_sqlite(folder: Path, keys: list[bytes]) -> str:
     """Do what a batch would do if commits were rows of a table: only the newest, without their windows."""
     with closing(sqlite3.connect(folder / "commits.db")) as database:
@@ -151,14 +174,14 @@ def commits(keys: list[bytes], number: int) -> Iterator[list[dict[str, Any]]]:
         yield outputs
 
 
-def a_round(at_ms: int, behind: int) -> Round:
-    size = TOPICS * PARTITIONS
-    places = {f"topic-{topic}": Place(None, topic * PARTITIONS, PARTITIONS) for topic in range(TOPICS)}
+def a_round(at_ms: int, behind: int, topics: int = TOPICS, partitions: int = PARTITIONS) -> Round:
+    size = topics * partitions
+    places = {f"topic-{topic}": Place(None, topic * partitions, partitions) for topic in range(topics)}
     ends, nothing = np.full(size, 100 + WINDOW_BATCHES - 1 + behind, np.int64), np.zeros(size, np.int64)
     return Round(at_ms, at_ms, places, ends, nothing, np.full(size, at_ms), nothing)
 
 
-def a_report(group: int, liveness: str = "alive") -> dict[str, Any]:
+def a_report(group: int, liveness: str = "alive") -> GroupReport:
     members = [
         {
             "member_id": f"member-{group}-{number}",

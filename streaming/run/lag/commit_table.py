@@ -270,6 +270,27 @@ class CommitTable:
         """Return the offsets committed last, or `NO_OFFSET` if there is no commit."""
         return np.where(self.filled[slots] > 0, self.offsets[slots, self.head[slots]], NO_OFFSET)
 
+    def committed_topics(self) -> set[str]:
+        """Return the topics with commits. Another thread may call this, and may miss what changes meanwhile."""
+        filled, topics = self.filled, self.topic
+        size = min(len(filled), len(topics))
+        numbers = np.unique(topics[:size][filled[:size] > 0]).tolist()
+        return {name for number in numbers if number >= 0 and (name := self.topics.by_number[number]) is not None}
+
+    def owned(self) -> Iterator[tuple[str, str, int]]:
+        """Yield group, topic, and how many of its partitions the group's members own.
+
+        Another thread may call this, and may miss what changes meanwhile.
+        """
+        owner, pair = self.owner, self.pair
+        size = min(len(owner), len(pair))
+        pairs, counts = np.unique(pair[:size][owner[:size] >= 0], return_counts=True)
+        for number, count in zip(pairs.tolist(), counts.tolist(), strict=True):
+            of_group, of_topic = self._named.get(number, (NOBODY, NOBODY))
+            group, topic = self.groups.by_number[of_group], self.topics.by_number[of_topic]
+            if of_group != NOBODY and group is not None and topic is not None:
+                yield group, topic, count
+
     def newest_ms(self, slots: Int64s) -> Int64s:
         """Return when these were committed; the value is meaningless if there is no commit."""
         return self.at_ms[slots, self.head[slots]]

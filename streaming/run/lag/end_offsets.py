@@ -45,6 +45,8 @@ TOPICS_AT_ONCE: Final = 1_000
 PARTITIONS_AT_ONCE: Final = 1_000
 MAX_TOPICS: Final = 50_000
 """Members may claim topics that do not exist. Lags of topics beyond this number are unknown."""
+TOO_MANY_TOPICS: Final = "TooManyTopics"
+"""The error by which these topics are counted in each round."""
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 """What Kafka accepts as a topic's name; an assignment may contain any text."""
 
@@ -93,16 +95,17 @@ class EndOffsets:
         kept: Round = NO_ROUND,
         every_s: float = ROUND_EVERY_S,
     ) -> None:
-        """Ask for the `topics` in use. For `suspects` (None: all) ask for the last stable offset too.
+        """Ask for the `topics` in use; of too many, the first ones.
 
-        `behind_ms` returns how far the brokers' clocks are behind this machine's. `kept` is the last round of an
-        earlier run: it shows which partitions had no answer. The time until this run asks is no outage.
+        For `suspects` (None: all) ask for the last stable offset too. `behind_ms` returns how far the brokers' clocks
+        are behind this machine's. `kept` is the last round of an earlier run: it shows which partitions had no answer.
+        The time until this run asks is no outage.
         """
         timeouts = {"request_timeout_ms": TIMEOUT_MS, "bootstrap_timeout_ms": TIMEOUT_MS}
         self._client = {**client, **timeouts, "metadata_max_age_ms": METADATA_MAX_AGE_MS, **_RECONNECT}
         self._topics, self._suspects, self._behind_ms = topics, suspects, behind_ms
         self._take, self._kept, self._every_s = take, kept, every_s
-        self._metadata = _Metadata()
+        self._metadata, self._left_out = _Metadata(), 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="end-offsets", daemon=True)
         self.newest = kept
@@ -148,13 +151,21 @@ class EndOffsets:
     def _ask_until_stopped(self, manager: Any) -> None:
         """Ask round after round, until stopped or until a broker has to be logged in to again."""
         while not self._stopping.is_set():
-            began_s, topics = time.monotonic(), frozenset(islice(filter(_NAME.fullmatch, self._topics()), MAX_TOPICS))
+            began_s, topics = time.monotonic(), self._topics_to_ask_for()
             if topics:
                 self.ask(manager, topics)
             self._stopping.wait(max(LOOK_EVERY_S, self._every_s - (time.monotonic() - began_s) if topics else 0.0))
             if refused := refused_logins(manager):
                 log.warning("brokers refuse the login, trying again", brokers=refused)
                 return
+
+    def _topics_to_ask_for(self) -> frozenset[str]:
+        """Return the topics in use, at most `MAX_TOPICS`, and count those that are left out."""
+        named = list(filter(_NAME.fullmatch, self._topics()))
+        before, self._left_out = self._left_out, max(0, len(named) - MAX_TOPICS)
+        if self._left_out and not before:
+            log.warning("too many topics are in use, some have no end offsets", topics=len(named), asked=MAX_TOPICS)
+        return frozenset(named[:MAX_TOPICS])
 
     def ask(self, manager: Any, topics: frozenset[str]) -> Round:
         """Ask for one round and pass it to `take`."""
@@ -171,7 +182,8 @@ class EndOffsets:
         self._tell(before)
         gap_ms = 0 if self.newest is self._kept else at_ms - self.newest.at_ms
         told = _as_round(columns, self.newest, at_ms, gap_ms)
-        self.newest = replace(told, gone=self._metadata.gone, unanswered=dict(self.unanswered))
+        left_out = {TOO_MANY_TOPICS: self._left_out} if self._left_out else {}
+        self.newest = replace(told, gone=self._metadata.gone, unanswered=dict(self.unanswered) | left_out)
         return self.newest
 
     def _metadata_is_old(self, topics: frozenset[str]) -> bool:

@@ -23,6 +23,7 @@ from coordinator_model.lag.partition import PartitionLag
 from coordinator_model.lag.window import AHEAD_MS
 from coordinator_model.rules.group_lag import judge_group
 from coordinator_model.rules.outages import Dumped, Outages
+from coordinator_model.states import GroupType
 from coordinator_model.thresholds import Thresholds
 from streaming.run.lag.broker_clocks import BrokerClocks
 from streaming.run.lag.commit_table import CommitTable
@@ -70,8 +71,8 @@ class _Judged:
 class GroupLags:
     """The lags of one checkpoint.
 
-    Threads that do not apply batches may call only `topics`, `suspects`, `add_round`, `add_first_round` and
-    `read_until`.
+    Threads that do not apply batches may call only `topics`, `topics_partly_owned`, `suspects`, `add_round`,
+    `add_first_round` and `read_until`.
     """
 
     def __init__(self, cluster: str, folder: Path, committed: int | None = None) -> None:
@@ -96,8 +97,20 @@ class GroupLags:
     # ------------------------------------------------------------------ from other threads
 
     def topics(self) -> list[str]:
-        """Return the topics in use."""
-        return self._table.topics.names()
+        """Return the topics in use, those with commits first: members may claim topics that do not exist."""
+        committed = self._table.committed_topics()
+        return sorted(self._table.topics.names(), key=lambda name: name not in committed)
+
+    def topics_partly_owned(self) -> set[str]:
+        """Return the topics of which the members of a classic group own some partitions, and not all."""
+        places, groups = self._newest.places, self._groups
+
+        def is_partly_owned(group: str, topic: str, owned: int) -> bool:
+            known, place = groups.get(group), places.get(topic)
+            is_classic = known is not None and known.facts.type == GroupType.CLASSIC
+            return is_classic and place is not None and owned < place.size
+
+        return {topic for group, topic, owned in self._table.owned() if is_partly_owned(group, topic, owned)}
 
     def suspects(self) -> dict[str, list[int]]:
         """Return the partitions whose last stable offset should be requested."""

@@ -19,6 +19,7 @@ from coordinator_model.lag.lag_context import FRESH_MS, LagContext
 from coordinator_model.lag.partition import WINDOW, GroupFacts, Owner
 from coordinator_model.lag.stall import ALIVE, Instant, Note
 from coordinator_model.lag.status import ASKED_AFTER_MS, RECENT_MS, SHORT_WINDOW_MS, Status
+from coordinator_model.lag.topic_sums import TopicSums, worst_sums
 from coordinator_model.rules.lag_growing import LAG_GROWING, may_grow
 from coordinator_model.rules.offsets_lost import OFFSETS_LOST
 from coordinator_model.rules.partition_stalled import PARTITION_STALLED
@@ -29,8 +30,10 @@ from streaming.run.lag.slot_index import Int32s, Int64s
 
 Flags = np.ndarray[Any, np.dtype[np.bool_]]
 Answer = tuple[dict[str, Any], GroupReport]
-MOST = 2**50
-"""The sum of `MAX_ROWS` larger offsets might overflow."""
+MAX_PLAIN_ROWS = 2**18
+"""A group with more partitions is left to the core."""
+MOST = 2**44
+"""The sum of `MAX_PLAIN_ROWS` larger offsets might overflow."""
 _COLUMN = np.arange(WINDOW)
 _NUMBERS = tuple(map(str, range(MAX_ROWS)))
 _OK, _UNKNOWN, _STARVED, _PAUSED = Status.OK.value, Status.UNKNOWN.value, Note.STARVED.value, Note.PAUSED.value
@@ -50,7 +53,7 @@ def plain_answers(found: Partitions, questions: Sequence[Question]) -> Iterator[
     rows = _Rows(found, questions)
     starts, ends = found.bounds[:-1], found.bounds[1:]
     exceptions = np.concatenate([[0], np.cumsum(~rows.is_plain)])
-    plain = (exceptions[ends] == exceptions[starts]) & (ends > starts) & (ends - starts <= MAX_ROWS)
+    plain = (exceptions[ends] == exceptions[starts]) & (ends > starts) & (ends - starts <= MAX_PLAIN_ROWS)
     listed = _Lists(rows) if plain.any() else None
     for number, (is_plain, question) in enumerate(zip(plain.tolist(), questions, strict=True)):
         owners = found.groups[number].owners
@@ -188,6 +191,19 @@ class _Rows:
         paused: Flags = self.is_behind & ~self.is_starved & (self.commits > intervals) & same
         return paused
 
+    @cached_property
+    def is_ok(self) -> Flags:
+        """Whether its status is OK; otherwise it is unknown."""
+        ok: Flags = ~self.is_behind | (self.had_no_lag & ~self.is_of_unknown_age)
+        return ok
+
+    @cached_property
+    def lag_ms(self) -> Int64s:
+        """For how long, at least, the oldest message has waited; `NO_OFFSET`: not known."""
+        waits_ms = self.columns.waits_since_ms
+        behind_ms = np.where(waits_ms != 0, np.maximum(self.now_ms - waits_ms, 0), NO_OFFSET)
+        return np.where(self.is_behind, behind_ms, 0)
+
     @property
     def is_waiting(self) -> Flags:
         """Whether messages wait for an owner that is not known to be alive."""
@@ -225,72 +241,129 @@ class _Rows:
             ids.append(None if told and asked and told != asked else told or asked or "")
         return ids
 
-    def topics(self) -> tuple[list[list[Any]], list[int]]:
-        """Return for each group its topics, each with its id, if it is known, and its number of rows.
+    def topics(self, kept: "_Kept") -> tuple[list[list[Any]], list[int]]:
+        """Return for each group its topics, each with its id, if it is known, and its number of kept rows.
 
         They are in one list; the second one says where those of each group begin, and where the last ones end.
         """
-        topics, at = self.columns.topics, np.arange(len(self.columns.topics))
-        is_first = np.ones(len(at), np.bool_)
-        is_first[1:] = (np.diff(topics) != 0) | (np.diff(self.found.of_group) != 0)
-        firsts = np.flatnonzero(is_first)
-        has_id = np.array([bool(text) for text in self._ids], np.bool_)[self._id_numbers]
+        topics, id_numbers = self.columns.topics[kept.rows], self._id_numbers[kept.rows]
+        firsts, at = _firsts(topics, self.found.of_group[kept.rows]), np.arange(len(topics))
+        has_id = np.array([bool(text) for text in self._ids], np.bool_)[id_numbers]
         with_id = np.minimum.reduceat(np.where(has_id, at, len(at)), firsts)  # the first row that has one
         with_id = np.where(with_id < len(at), with_id, firsts)
-        ids = [self._ids[number] or None for number in self._id_numbers[with_id].tolist()]
+        ids = [self._ids[number] or None for number in id_numbers[with_id].tolist()]
         sizes = np.diff(firsts, append=len(at)).tolist()
-        names = [self.found.table.topics[number] for number in topics[firsts].tolist()]
-        listed = [list(row) for row in zip(names, ids, sizes, strict=True)]
-        return listed, np.searchsorted(firsts, self.found.bounds).tolist()
+        listed = [list(row) for row in zip(self._names(topics[firsts]), ids, sizes, strict=True)]
+        return listed, np.searchsorted(firsts, kept.bounds).tolist()
+
+    def _names(self, topics: Int32s) -> list[str]:
+        return [self.found.table.topics[number] or "" for number in topics.tolist()]
+
+    def topic_of_rows(self, start: int, end: int) -> list[str]:
+        """Return the topic of each row."""
+        return self._names(self.columns.topics[start:end])
+
+    def sums(self, start: int, end: int) -> list[TopicSums]:
+        """Return the sums of each topic of a group, as `topic_sums` does: no offset of a plain row is unknown."""
+        own, topics = slice(start, end), self.columns.topics[start:end]
+        firsts = _firsts(topics, topics * 0)
+        columns = self.lag, self.committed, self.columns.starts, self.columns.ends
+        lags, committed, starts, ends = (np.add.reduceat(column[own], firsts).tolist() for column in columns)
+        lag_ms = np.maximum.reduceat(self.lag_ms[own], firsts).tolist()
+        is_ok = np.logical_or.reduceat(self.is_ok[own], firsts).tolist()
+        sizes = np.diff(firsts, append=len(topics)).tolist()
+        rows = zip(self._names(topics[firsts]), sizes, lags, lag_ms, committed, starts, ends, is_ok, strict=True)
+        return [
+            TopicSums(name, size, lag, None if ms < 0 else ms, at, start, end, _OK if ok else _UNKNOWN, 0, 0)
+            for name, size, lag, ms, at, start, end, ok in rows
+        ]
+
+
+def _firsts(topics: Int32s, of_group: Int64s | Int32s) -> Int64s:
+    """Return the first row of each topic of each group."""
+    is_first = np.ones(len(topics), np.bool_)
+    is_first[1:] = (np.diff(topics) != 0) | (np.diff(of_group) != 0)
+    return np.flatnonzero(is_first)
+
+
+class _Kept(NamedTuple):
+    """The rows that are listed: all rows of a group, or the worst of those of a large group."""
+
+    rows: Any
+    bounds: list[int]
+    """The first row of each group among the kept ones, and the end of the last group."""
+
+    @classmethod
+    def of(cls, rows: _Rows) -> "_Kept":
+        """Choose rows as `columns_of` does."""
+        bounds = rows.found.bounds
+        if (np.diff(bounds) <= MAX_ROWS).all():
+            return cls(slice(None), bounds.tolist())
+        chosen = [_worst(rows, start, end) for start, end in pairwise(bounds.tolist())]
+        return cls(np.concatenate(chosen), np.cumsum([0, *map(len, chosen)]).tolist())
+
+
+def _worst(rows: _Rows, start: int, end: int) -> Int64s:
+    if end - start > MAX_ROWS:
+        by_badness = np.lexsort((-rows.lag[start:end], ~rows.is_ok[start:end]))  # OK is worse than unknown
+        return start + np.sort(by_badness[:MAX_ROWS])
+    return np.arange(start, end)
 
 
 class _Lists:
-    """The rows as lists, one of each column for each group.
+    """The kept rows as lists, one of each column for each group.
 
-    Some columns are only summed up. Those that few groups need stay columns: `of` makes the list of a group.
+    Some columns are only summed up. Those that few groups need stay columns of all rows: `of` makes the list of a
+    group.
     """
 
     def __init__(self, rows: _Rows) -> None:
         found, columns, table = rows.found, rows.columns, rows.found.table
-        self.now_ms, self.metadata, self._bounds = rows.now_ms, table.metadata, found.bounds.tolist()
-        self.slots, self.is_waiting, self.may_grow = columns.slots, rows.is_waiting, rows.may_grow
+        self.rows, self.now_ms, self.metadata, self.bounds = rows, rows.now_ms, table.metadata, found.bounds.tolist()
+        self.is_waiting, self.may_grow = rows.is_waiting, rows.may_grow
+        self.owners = np.where(rows.is_owned, table.owner[columns.slots], -1)
+        self._kept = kept = _Kept.of(rows)
+        self.slots = self._split(columns.slots) if table.metadata else []
         self.partition, self.committed = self._split(columns.partitions), self._split(rows.committed)
         self.committed_ms, self.starts = self._split(rows.committed_ms), self._split(columns.starts)
         self.ends, self.lag = self._split(columns.ends), self._split(rows.lag)
-        waits_ms = columns.waits_since_ms
-        lag_ms = np.where(rows.is_behind, np.maximum(rows.now_ms - waits_ms, 0), 0)
-        self.lag_ms = self._split(_or_none(lag_ms, ~rows.is_behind | (waits_ms != 0)))
-        notes = _chosen(None, _PAUSED, rows.is_paused)
-        notes[rows.is_behind & rows.is_starved] = _STARVED
-        is_ok = ~rows.is_behind | (rows.had_no_lag & ~rows.is_of_unknown_age)
-        self.note, self.status = self._split(notes), self._split(_chosen(_UNKNOWN, _OK, is_ok))
-        self.rate = self._split(_rates(rows))
-        owner, since_ms = table.owner[columns.slots], table.since_ms[columns.slots]
-        self.owner = self._split(np.where(rows.is_owned, owner, -1))
-        self.owned_since_ms = self._split(_or_none(since_ms, rows.is_owned))
+        self.lag_ms = self._split_known(rows.lag_ms, rows.lag_ms >= 0)
+        notes = _chosen(None, _PAUSED, rows.is_paused[kept.rows])
+        notes[(rows.is_behind & rows.is_starved)[kept.rows]] = _STARVED
+        self.note, self.status = self._parts(notes), self._parts(_chosen(_UNKNOWN, _OK, rows.is_ok[kept.rows]))
+        self.rate = self._parts(_rates(rows, kept))
+        self.owner = self._split(self.owners)
+        self.owned_since_ms = self._split_known(table.since_ms[columns.slots], rows.is_owned)
         epochs = table.leader_epoch[columns.slots]
-        self.leader_epoch = self._split(_or_none(epochs, epochs >= 0))
-        topics, places = rows.topics()
+        self.leader_epoch = self._split_known(epochs, epochs >= 0)
+        topics, places = rows.topics(kept)
         self.topics = [topics[start:end] for start, end in pairwise(places)]
         self.total, self.owned = self._sums(rows.lag), self._sums(np.where(rows.is_owned, rows.lag, 0))
-        self.is_owned, self.is_ok = self._sums(rows.is_owned), self._sums(is_ok)
+        self.is_owned, self.is_ok = self._sums(rows.is_owned), self._sums(rows.is_ok)
         asked_ms = np.zeros(len(found.groups), np.int64)
         np.maximum.at(asked_ms, found.of_group, columns.asked_ms)
         self.asked_ms = asked_ms.tolist()
 
     def _split(self, column: Any) -> list[list[Any]]:
-        """Return a list for each group."""
-        values = column.tolist()
-        return [values[start:end] for start, end in pairwise(self._bounds)]
+        """Return a list of kept rows for each group."""
+        return self._parts(column[self._kept.rows])
+
+    def _split_known(self, column: Any, is_known: Flags) -> list[list[Any]]:
+        """Return the same, with None where a value is not known."""
+        return self._parts(_or_none(column[self._kept.rows], is_known[self._kept.rows]))
+
+    def _parts(self, kept: Any) -> list[list[Any]]:
+        values = kept.tolist()
+        return [values[start:end] for start, end in pairwise(self._kept.bounds)]
 
     def of(self, number: int, column: Any) -> list[Any]:
-        """Return the rows of one group."""
-        values: list[Any] = column[self._bounds[number] : self._bounds[number + 1]].tolist()
+        """Return all rows of one group."""
+        values: list[Any] = column[self.bounds[number] : self.bounds[number + 1]].tolist()
         return values
 
     def _sums(self, column: Any) -> list[int]:
         """Return the sum of each group; those of several groups may overflow, but not their differences."""
-        sums: list[int] = np.diff(np.append(0, np.cumsum(column, dtype=np.int64))[self._bounds]).tolist()
+        sums: list[int] = np.diff(np.append(0, np.cumsum(column, dtype=np.int64))[self.bounds]).tolist()
         return sums
 
 
@@ -306,11 +379,13 @@ def _chosen(otherwise: str | None, name: str, flags: Flags) -> Any:
     return np.array([otherwise, name], object)[flags.astype(np.intp)]
 
 
-def _rates(rows: _Rows) -> Any:
-    """Return what `rate_of` returns for each row; Python's `round` is used, because numpy rounds differently."""
-    spans = np.maximum(rows.now_ms, rows.committed_ms) - rows.first_ms
-    is_known = (rows.commits > 1) & (spans > 0) & (rows.committed >= rows.first_offsets)
-    numbers = zip(*(of[is_known].tolist() for of in (rows.committed, rows.first_offsets, spans)), strict=True)
+def _rates(rows: _Rows, kept: _Kept) -> Any:
+    """Return what `rate_of` returns for each kept row; Python's `round` is used, because numpy rounds differently."""
+    columns = rows.committed, rows.first_offsets, rows.committed_ms, rows.first_ms, rows.commits
+    committed, first_offsets, committed_ms, first_ms, commits = (column[kept.rows] for column in columns)
+    spans = np.maximum(rows.now_ms, committed_ms) - first_ms
+    is_known = (commits > 1) & (spans > 0) & (committed >= first_offsets)
+    numbers = zip(*(of[is_known].tolist() for of in (committed, first_offsets, spans)), strict=True)
     rates = np.full(len(spans), None, object)
     rates[is_known] = [round((last - first) * 1_000 / span, 3) for last, first, span in numbers]
     return rates
@@ -364,13 +439,24 @@ class _PlainGroup:
             "history": history_of(self._context),
             "commits": self._question.commits,
             **self._owner_columns(),
+            **self._left_out(),
         }
+
+    def _left_out(self) -> dict[str, Any]:
+        """Return what `columns_of` adds if rows are left out."""
+        start, end = self._lists.bounds[self._number : self._number + 2]
+        if end - start <= MAX_ROWS:
+            return {}
+        sums = self._lists.rows.sums(start, end)
+        kept = worst_sums(sums)
+        left_out = len(sums) - len(kept)
+        return {"left_out": end - start - MAX_ROWS, "sums": [list(of) for of in kept], "sums_left_out": left_out}
 
     def _metadata(self) -> Mapping[str, str]:
         known = self._lists.metadata
         if not known:
             return {}
-        texts = map(known.get, self._lists.of(self._number, self._lists.slots))
+        texts = map(known.get, self._lists.slots[self._number])
         return {at: text for at, text in zip(_NUMBERS, texts, strict=False) if text}
 
     def _notes(self) -> Mapping[str, str]:
@@ -408,18 +494,20 @@ class _PlainGroup:
         )
 
     def _topic_of_rows(self) -> list[str]:
-        return [name for name, _, size in self._lists.topics[self._number] for _ in range(size)]
+        return self._lists.rows.topic_of_rows(*self._lists.bounds[self._number : self._number + 2])
 
     def may_be_stalled(self) -> Iterator[tuple[str, str, int]]:
         """Yield the same as `partition_stalled.pending`."""
-        is_waiting, rule = self._lists.of(self._number, self._lists.is_waiting), PARTITION_STALLED.id
+        lists, number, rule = self._lists, self._number, PARTITION_STALLED.id
+        is_waiting = lists.of(number, lists.is_waiting)
         if True not in is_waiting:
             return
         names = [owner.instance_id or owner.member_id for owner in self._owners] + [self._question.facts.group]
-        of_rows = [names[owner] for owner in self._owner]
-        committed_ms = self._lists.committed_ms[self._number]
+        of_rows = [names[owner] for owner in lists.of(number, lists.owners)]
+        committed_ms = lists.of(number, lists.rows.committed_ms)
         newest_ms = dict(sorted(zip(of_rows, committed_ms, strict=True)))  # the last one of each name is the newest
-        places = zip(self._topic_of_rows(), self._lists.partition[self._number], committed_ms, strict=True)
+        partitions = lists.of(number, lists.rows.columns.partitions)
+        places = zip(self._topic_of_rows(), partitions, committed_ms, strict=True)
         for topic, partition, at_ms in compress(places, is_waiting):
             yield rule, f"{topic}-{partition}", at_ms
         for name in sorted({*compress(of_rows, is_waiting)}):
@@ -435,7 +523,8 @@ class _PlainGroup:
     def may_be_lost(self) -> Iterator[tuple[str, str, int]]:
         """Yield the same as `offsets_lost.pending`: the log of a plain partition holds the committed offset."""
         lists, number, first_ms = self._lists, self._number, dict[str, int]()
-        rows = zip(self._topic_of_rows(), lists.lag[number], lists.committed_ms[number], strict=True)
+        columns = lists.of(number, lists.rows.lag), lists.of(number, lists.rows.committed_ms)
+        rows = zip(self._topic_of_rows(), *columns, strict=True)
         for topic, lag, at_ms in rows:
             if lag:
                 first_ms[topic] = min(at_ms, first_ms.get(topic, at_ms))
@@ -444,7 +533,8 @@ class _PlainGroup:
     def _at_work(self) -> list[str]:
         if self._question.facts.state != GroupState.STABLE:
             return []
-        owners = [self._owners[number] for number in {*self._owner} - {-1}]
+        numbers = {*self._lists.of(self._number, self._lists.owners)} - {-1}
+        owners = [self._owners[number] for number in numbers]
         return sorted(owner.member_id for owner in owners if owner.liveness != "violated")
 
 

@@ -5,7 +5,7 @@ them, and escapes characters that could control a terminal, a chat or the direct
 """
 
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -102,6 +102,8 @@ def description(said: Payload) -> str:
     lines = [incident["summary"], _group(incident)]
     if incident.get("member_id"):
         lines.append(_member(incident))
+    if (owned := ownership(incident, instant)) is not None:
+        lines.append(owned)
     if incident.get("deadline_ms") is not None:
         lines.append(f"deadline {instant(incident['deadline_ms'])}, missed by {seconds(said['missed_by_ms'])}")
     lines.append(f"cause {incident['cause']}, {incident['evidence']}" + (", raised late" if said["late"] else ""))
@@ -125,6 +127,23 @@ def _member(incident: Mapping[str, Any]) -> str:
         f"member {incident['member_id']}{instance}, host {incident.get('client_host') or 'unknown'}, "
         f"client {incident.get('client_id') or 'unknown'} ({incident.get('client_software') or 'library unknown'})"
     )
+
+
+def ownership(incident: Mapping[str, Any], written: Callable[[int], str]) -> str | None:
+    """Say since when a stalled partition has its owner, and after which rebalance; None: the incident tells no owner.
+
+    `written`: how to write an instant. The reason of the rebalance is a client's text.
+    """
+    detail = incident.get("detail") or {}
+    since_ms, stable_ms = detail.get("owned_since_ms"), detail.get("stable_since_ms")
+    if since_ms is None:
+        return None
+    owned = f"owned since {written(since_ms)}"
+    if stable_ms is None:
+        return owned
+    reason = detail.get("rebalance_reason") or "reason unknown"
+    last = "after a rebalance" if stable_ms <= since_ms else f"last rebalance {written(stable_ms)}"
+    return f"{owned}, {last}: {reason}"
 
 
 def shown(value: object, limit: int) -> str:

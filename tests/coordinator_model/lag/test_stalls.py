@@ -174,6 +174,18 @@ def test_a_silent_member_has_recovered_once_it_commits_anything():
     assert told.openings == [(STALLED, "m1"), (STALLED, "t-0")]
 
 
+@pytest.mark.parametrize(
+    ("stopped", "why"),
+    [((0,), "; it is stuck, or paused by the client"), ((0, 1), "; they are stuck, or paused by the client")],
+)
+def test_what_its_client_may_have_paused_is_never_called_only_stuck_and_never_pages(stopped, why):
+    """A client of librdkafka that pauses partitions commits nothing for them, and no request tells that it does."""
+    life = Life({n: Partition(keeps_up(until_ms=100_000 if n in stopped else 10**9)) for n in (0, 1)}).view(100)
+    steps = life.play(15 * MINUTE_MS).transitions
+    assert {step.incident.severity for step in steps} == {"warn"}
+    assert all(step.incident.summary.endswith(why) for step in steps)
+
+
 def test_many_stuck_partitions_of_one_member_are_one_finding():
     life = Life({n: Partition(keeps_up(until_ms=100_000)) for n in range(1, 101)} | {0: Partition(keeps_up())}).view(
         100

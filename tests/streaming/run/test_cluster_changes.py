@@ -100,11 +100,20 @@ def test_new_topics_start_the_query_again_seldom(known):
     changes = ClusterChanges(KAFKA, SimpleNamespace(partition_counts=lambda: dict(counts)), known)
     changes.partition_counts, changes._new_topics_due = {"orders": 3}, lambda _: False
     counts["new"] = 2
-    assert changes.changed_counts(["orders", "new"]) == {}
+    assert changes.changed_counts(["orders", "new"], ()) == {}
     counts["orders"] = 4
-    assert changes.changed_counts(["orders", "new"]) == {"orders": 4}
+    assert changes.changed_counts(["orders", "new"], ()) == {"orders": 4}
     changes._new_topics_due = lambda _: True
-    assert changes.changed_counts(["new"]) == {"new": 2}
+    assert changes.changed_counts(["new"], ()) == {"new": 2}
+
+
+def test_a_new_topic_that_a_group_owns_in_part_starts_the_query_again_at_once(known):
+    """The shards judge `partition-unowned`, and they need the number of its partitions."""
+    changes = ClusterChanges(KAFKA, SimpleNamespace(partition_counts=lambda: {"new": 2, "other": 3}), known)
+    changes._new_topics_due = lambda _: False
+    assert changes.changed_counts(["new", "other"], {"new"}) == {"new": 2}
+    changes.partition_counts = {"new": 2, "other": 3}
+    assert changes.changed_counts(["new", "other"], {"new"}) == {}
 
 
 @pytest.mark.parametrize("restarts", [0, 1, 2])
@@ -124,7 +133,7 @@ def test_what_was_added_is_told_apart_from_what_was_there(monkeypatch, known, re
     changes.read_facts()
     assert changes.partition_counts == {"orders": 5, "logs": 0}
     assert {topic: added.first for topic, added in changes.added_partitions.items()} == {"orders": 3}
-    assert changes.changed_counts(["orders", "logs"]) == {}
+    assert changes.changed_counts(["orders", "logs"], ()) == {}
 
 
 def test_partitions_that_were_added_shortly_before_a_restart_are_still_new(monkeypatch, known):

@@ -234,9 +234,23 @@ def test_of_very_many_topics_a_bounded_number_is_asked_for(monkeypatch):
     monkeypatch.setattr(end_offsets, "KafkaAdminClient", lambda **_: client)
     monkeypatch.setattr(end_offsets, "MAX_TOPICS", 2)
     monkeypatch.setattr(EndOffsets, "ask", ask)
-    with EndOffsets({}, lambda: ["no topic's name", "a", "b", "c"]):
+    with EndOffsets({}, lambda: ["no topic's name", "c", "a", "b"]):
         assert once.wait(PATIENCE_S)
-    assert asked[0] == {"a", "b"}
+    assert asked[0] == {"c", "a"}
+
+
+def test_topics_that_are_not_asked_for_are_counted_in_each_round(monkeypatch):
+    monkeypatch.setattr(end_offsets, "MAX_TOPICS", 2)
+    topics = ["orders", "no topic's name", "bills", "claimed", "claimed-too"]
+    many = EndOffsets({}, lambda: topics)
+    many._metadata = end_offsets._Metadata(
+        {"orders": end_offsets._Topic(None, [1])}, frozenset({"orders", "bills"}), asked_s=time.monotonic()
+    )
+    told = [many._asked(AllAnswer(), many._topics_to_ask_for()).unanswered for _ in range(2)]
+    assert told == [{"TooManyTopics": 2}, {"TooManyTopics": 2}]
+    assert not many._metadata_is_old(frozenset({"orders", "bills"})), "metadata are asked again in each round"
+    topics[3:] = []
+    assert many._asked(AllAnswer(), many._topics_to_ask_for()).unanswered == {}
 
 
 class RefusedOnce:

@@ -152,6 +152,34 @@ def test_a_topic_that_nobody_may_describe_is_unknown(lags):
     assert lags.rows("pay") == [("orders", 0, 40, 50, 10), ("secret", 0, 3, None, None)]
 
 
+def test_topics_with_commits_come_before_those_that_members_only_claim(lags):
+    """Of too many topics the first ones are asked for, and anybody may claim topics that do not exist."""
+    claimed = [member(f"m{number}", topic=f"claimed-{number}") for number in range(3)]
+    lags.apply(report("evil", *claimed), judge=False)
+    lags.apply(commits(("pay", "orders", 0, 40), ("pay", "bills", 0, 40, 1)), judge=False)
+    assert {*lags.lags.topics()[:2]} == {"orders", "bills"}
+    lags.apply(commits(("pay", "orders", 0, None, 2), ("evil", "claimed-2", 0, 7, 3)), judge=False)
+    assert {*lags.lags.topics()[:2]} == {"bills", "claimed-2"}
+    assert {*lags.lags.topics()} == {"bills", "claimed-0", "claimed-1", "claimed-2"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "owned", "told"),
+    [
+        ("classic", (0, 1), {"orders"}),
+        ("classic", (0, 1, 2), set()),
+        ("classic", (), set()),
+        ("consumer", (0, 1), set()),
+    ],
+)
+def test_topics_that_a_classic_group_owns_in_part_are_known_from_the_rounds(lags, kind, owned, told):
+    """`partition-unowned` does not judge groups of the new protocol, nor topics of which nobody owns a partition."""
+    lags.apply(COMMITTED, report("pay", member("m1", partitions=owned), type=kind), judge=False)
+    assert lags.lags.topics_partly_owned() == set()
+    lags.ask(T0 + 10_000, ENDS)
+    assert lags.lags.topics_partly_owned() == told
+
+
 def test_what_brokers_did_not_tell_is_counted_once_a_round(lags):
     lags.apply(COMMITTED, OWNED)
     lags.lags.add_round(replace(round_of(T0 + 10_000, ENDS), unanswered={"NotLeaderForPartitionError": 3}))

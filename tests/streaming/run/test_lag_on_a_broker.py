@@ -30,12 +30,21 @@ def broker():
         yield cluster
 
 
+@pytest.fixture
+def three_brokers():
+    """Three brokers, of which one coordinates all groups."""
+    skip_without_broker()
+    properties = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "1"}
+    with EmbeddedCluster(nodes=3, properties=properties) as cluster:
+        yield cluster
+
+
 class World:
-    """A broker, its clients, and the monitor beside them."""
+    """A broker or three, their clients, and the monitor beside them."""
 
     def __init__(self, broker, stack):
         self.broker, self._stack = broker, stack
-        self.producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, metadata_max_age_ms=1_000)
+        self.producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers, acks="all", metadata_max_age_ms=1_000)
         stack.callback(self.producer.close)
 
     def client(self, software, group, *topics):
@@ -45,6 +54,21 @@ class World:
         self._stack.callback(client.end)
         client.wait_for("assigned")
         return client
+
+    def monitor(self, folder):
+        topics = SimpleNamespace(broker=self.broker, records="__consumer_offsets", lines="group-telemetry")
+        monitor = Monitor(topics, folder).start()
+        self._stack.callback(monitor.kill)
+        return monitor
+
+    def leaders(self, topic):
+        """The leader of each partition of a topic; nothing while brokers cannot say."""
+        try:
+            with self.admin() as admin:
+                [told] = admin.describe_topics([topic])
+        except KafkaError:
+            return []
+        return [partition["leader_id"] for partition in told["partitions"]]
 
     def produce(self, topic, partitions, count):
         for number in range(count):
@@ -119,9 +143,7 @@ def test_lag_is_the_brokers_end_less_the_commit(broker, tmp_path):
         modern = world.client("confluent-848", "modern", "orders", "bills")
         world.produce("bills", 2, 7)
         world.commit_alone(orders=11, bills=3)
-        topics = SimpleNamespace(broker=broker, records="__consumer_offsets", lines="group-telemetry")
-        monitor = Monitor(topics, tmp_path).start()
-        stack.callback(monitor.kill)
+        monitor = world.monitor(tmp_path)
         told = agrees(monitor, world)
         assert len(told) == 3 + 5 + 2
         assert told["simple", "orders", 0] == (11, 40, 29)
@@ -168,4 +190,44 @@ def test_lag_is_the_brokers_end_less_the_commit(broker, tmp_path):
             "a topic that was deleted is gone",
         )
         assert {group for group, *_ in told} == set(GROUPS)
+        assert monitor.rows("SELECT count(*) FROM incidents WHERE rule = 'offsets-lost'") == [(0,)]
+
+
+def test_lag_is_the_next_leaders_end_less_the_commit_after_a_failover(three_brokers, tmp_path):
+    """The broker that coordinates all groups, and leads a partition of each topic, dies."""
+    with ExitStack() as stack:
+        world = World(three_brokers, stack)
+        three_brokers.create_topic("orders", partitions=3)
+        world.produce("orders", 3, 10)
+        first, second = (world.client("confluent", "classic", "orders") for _ in range(2))
+        world.client("confluent-848", "modern", "orders")
+        world.commit_alone(orders=4)
+        monitor = world.monitor(tmp_path)
+        assert len(agrees(monitor, world)) == 3 + 3 + 1
+
+        monitor.until(lambda: (first.assigned, second.assigned), all, "both members have their partitions")
+        first.stall(600)
+        first.wait_for("stalled")
+        [coordinator] = world.leaders("__consumer_offsets")
+        assert coordinator in world.leaders("orders")
+        three_brokers.node(coordinator).kill()
+        monitor.until(
+            lambda: world.leaders("__consumer_offsets") + world.leaders("orders"),
+            lambda leaders: len(leaders) == 4 and not {-1, coordinator} & {*leaders},
+            "the next leaders",
+        )
+        world.produce("orders", 3, 5)
+        world.commit_alone(orders=6)
+        truth = monitor.until(
+            world.truth,
+            lambda truth: (
+                truth.get(("simple", "orders", 0)) == (6, 15)
+                and all(committed == end == 15 for (group, *_), (committed, end) in truth.items() if group == "modern")
+            ),
+            "commits at the next coordinator",
+        )
+        told = agrees(monitor, world)
+        assert told.keys() == truth.keys()
+        assert told["simple", "orders", 0] == (6, 15, 9)
+        assert 5 in {lag for (group, *_), (*_, lag) in told.items() if group == "classic"}
         assert monitor.rows("SELECT count(*) FROM incidents WHERE rule = 'offsets-lost'") == [(0,)]

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from coordinator_model.commit_block import NO_OFFSET
 from coordinator_model.decode.topic_ids import text_of
+from coordinator_model.lag import columns, topic_sums
 from coordinator_model.rules.group_lag import judge_group
 from coordinator_model.thresholds import DEFAULT_THRESHOLDS, Thresholds
+from streaming.run.lag import plain_groups
 from streaming.run.lag.commit_table import CommitTable
 from streaming.run.lag.group_views import note_owners, seen
 from streaming.run.lag.partition_facts import Partitions
@@ -170,6 +172,28 @@ def test_the_columns_say_what_the_core_says(seed):
     world = World(dice.reports(), dice.batches(), dice.rounds(), is_first=dice.random.random() < 0.3)
     for plain, core in world.answers(dice.thresholds(), dice.history()):
         assert plain is None or plain == core
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 6), st.integers(1, 2))
+def test_of_a_large_group_they_list_the_same_rows_and_sums(seed, rows, sums):
+    """As if a group with more than `rows` partitions, of the six here, were large."""
+    dice = Dice(seed)
+    world = World(dice.reports(), dice.batches(), dice.rounds(), is_first=dice.random.random() < 0.3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns, "MAX_ROWS", rows)
+        patch.setattr(plain_groups, "MAX_ROWS", rows)
+        patch.setattr(topic_sums, "MAX_SUMS", sums)
+        for plain, core in world.answers(dice.thresholds(), dice.history()):
+            assert plain is None or plain == core
+
+
+def test_a_large_group_is_plain(monkeypatch):
+    monkeypatch.setattr(columns, "MAX_ROWS", 1)
+    monkeypatch.setattr(plain_groups, "MAX_ROWS", 1)
+    [(plain, core)] = _first_round(40, NOW_AND_THEN_MS, "alive", "classic")
+    assert plain == core
+    assert plain[0]["columns"]["left_out"] == 1
 
 
 AGO_MS, NOW_AND_THEN_MS = NOW_MS - 3_600_000, NOW_MS - 5_000

@@ -122,6 +122,14 @@ def test_a_cause_that_nobody_knows_is_not_written_below_what_happened(apply, cli
     assert "session-timeout" in client.get("/groups/bills").text
 
 
+def test_a_stall_says_since_when_it_is_owned_and_after_which_rebalance(apply, client):
+    detail = {"owned_since_ms": START_MS, "stable_since_ms": START_MS, "rebalance_reason": "<topic> changed"}
+    apply(report("orders", finding(rule="partition-stalled", detail=detail), view=view()))
+    said = "owned since 2026-09-21 14:13:20.000 UTC, after a rebalance: &lt;topic&gt; changed"
+    assert said in client.get("/groups/orders").text
+    assert said in client.get("/").text
+
+
 @pytest.mark.parametrize(
     ("query", "status"), [("minutes=5", 200), ("minutes=0", 400), ("minutes=x", 400), ("minutes=99999999", 400)]
 )

@@ -79,6 +79,37 @@ def test_without_an_external_address_there_is_no_link_that_leads_nowhere(told):
     assert told(report("orders", finding()), serve=Serve())["group_url"] is None
 
 
+STALLED = {"rule": "partition-stalled", "detail": {"owned_since_ms": START_MS, "stable_since_ms": START_MS}}
+
+
+@pytest.mark.parametrize(
+    ("detail", "line"),
+    [
+        (
+            {"rebalance_reason": "topic metadata changed"},
+            "owned since 2026-09-21T14:13:20.000+00:00, after a rebalance: topic metadata changed",
+        ),
+        (
+            {"rebalance_reason": None},
+            "owned since 2026-09-21T14:13:20.000+00:00, after a rebalance: reason unknown",
+        ),
+        (
+            {"stable_since_ms": START_MS + 1_000, "rebalance_reason": "a\u202eb"},
+            "owned since 2026-09-21T14:13:20.000+00:00, last rebalance 2026-09-21T14:13:21.000+00:00: a\\u202eb",
+        ),
+        ({"stable_since_ms": None}, "owned since 2026-09-21T14:13:20.000+00:00"),
+    ],
+)
+def test_a_stall_says_since_when_it_is_owned_and_after_which_rebalance(told, detail, line):
+    said = told(report("orders", finding(**STALLED | {"detail": STALLED["detail"] | detail})))
+    assert said["description"].splitlines()[3] == line
+
+
+def test_an_incident_without_an_owner_says_nothing_of_ownership(told):
+    simple = finding(**STALLED | {"detail": STALLED["detail"] | {"owned_since_ms": None}})
+    assert "owned since" not in told(report("orders", simple))["description"]
+
+
 def test_what_steers_a_terminal_or_turns_the_writing_is_spelled_out(told):
     evil = "a\u202eb\x1b[2Jc\nd\x00"
     said = told(report(evil, finding(evil, evil, summary=evil, client_host=evil)))
