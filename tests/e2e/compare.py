@@ -27,6 +27,7 @@ from streaming.embedded.truth import (
 )
 from tests.e2e import limits, quiet
 from tests.e2e.poll_truth import Sleepers, names_of, polled_in_time, refused, returns, slept
+from tests.e2e.silence import SAME_EXPIRY_MS, Silence, heartbeats_by_group, lines_by_broker
 from tests.e2e.world import Played
 from tests.support.pauses import TOLERANCE_MS, ended_at_a_pause
 
@@ -36,9 +37,7 @@ MEMBER_REMOVED = "member-removed"
 TRAILING_MS = 1_000
 AFTER_A_MOVE_MS = 3_000  # a coordinator that loads restarts its timers at an instant known only within an interval
 MOVE_IS_RECENT_MS = 20_000
-SAME_EXPIRY_MS = 15_000  # a report that is further away is of another expiry of the same member
 TIE_MS = 20  # how exactly lines and records show when a timer was started
-SILENT_MS = 2_000  # the probe makes a line every half second, so a broker without lines for this long has lost some
 WIDEST_MS = 120_000  # an interval that is wider says too little, though it may hold the truth
 GENERATION_ENDS = ("rebalance", "generation", "empty")
 
@@ -185,12 +184,14 @@ def session_rows(
     printed: list[dict],
     pauses_ms: Sequence[tuple[int, int]] = (),
     lines_ms: Mapping[str, Sequence[int]] | None = None,
+    heard_ms: Mapping[str, Sequence[int]] | None = None,
 ) -> list[Row]:
     """Pair the session expiries of the log with ours, each once, nearest first."""
     inside = captured(truth, printed)
     rows = _paired(SESSION_EXPIRED, session_expiries(inside), told(printed, SESSION_EXPIRED), _moves(truth))
     rows = [replace(row, at_a_pause=_ended_at_a_pause(row, pauses_ms)) for row in rows]
-    silence = Silence(inside, printed, lines_ms or {})
+    unknown = [line for line in opened(printed, MEMBER_REMOVED) if line["cause"] == "unknown"]
+    silence = Silence(inside, unknown, lines_ms or {}, heard_ms)
     return [
         replace(row, untold=row.verdict == "MISSING" and (ended_with_coordinator(inside, row) or silence.hides(row)))
         for row in rows
@@ -203,42 +204,6 @@ def _moves(truth: list[TruthEvent]) -> Callable[[TruthEvent], bool]:
     return lambda event: any(
         load.partition == event.partition and 0 <= event.at_ms - load.at_ms <= MOVE_IS_RECENT_MS for load in loads
     )
-
-
-class Silence:
-    """Which members were removed by a broker whose lines never arrived, so that nothing outside shows the cause.
-
-    An expired member and one that left are removed by the same records (`GroupMetadataManager` fences both with
-    `consumerGroupFenceMember`, and a classic group writes its next generation). Only the line of a leave tells them
-    apart. The broker lived: it logged the removal. It has to have been silent before and after, so that it neither
-    paused nor was late, and the monitor has to have reported the removal with an unknown cause.
-    """
-
-    def __init__(self, truth: Iterable[TruthEvent], printed: list[dict], lines_ms: Mapping[str, Sequence[int]]) -> None:
-        self._brokers = {(event.kind, event.group, event.member_id, event.at_ms): event.broker for event in truth}
-        self._unknown = [line for line in opened(printed, MEMBER_REMOVED) if line["cause"] == "unknown"]
-        self._lines_ms = lines_ms
-
-    def hides(self, row: Row) -> bool:
-        """Tell whether no line of the broker arrived around a removal that has an unknown cause for us."""
-        log_ms = row.log_ms or 0
-        lines_ms = self._lines_ms.get(self._brokers.get((row.rule, row.group, row.member_id, log_ms), ""), ())
-        silent = bool(lines_ms) and not any(abs(at_ms - log_ms) <= SILENT_MS for at_ms in lines_ms)
-        return silent and any(
-            (line["group"], line["member_id"]) == (row.group, row.member_id)
-            and abs(line["opened_ms"] - log_ms) <= SAME_EXPIRY_MS
-            for line in self._unknown
-        )
-
-
-def lines_by_broker(capture: Path) -> dict[str, list[int]]:
-    """Return the instants of the request log's lines in a capture, by broker."""
-    found: dict[str, list[int]] = {}
-    with open_text(capture) as lines:
-        for row in read_rows(lines):
-            if row.source == TELEMETRY:
-                found.setdefault(row.key_text, []).append(row.timestamp_ms)
-    return found
 
 
 def pauses(actions: Iterable[dict]) -> list[tuple[int, int]]:
@@ -500,7 +465,13 @@ def judge(played: Played) -> bool:
     truth = [event for event in played.truth if not event.member_id or named(played, event)]
     nameless = {event.member_id for event in played.truth} - {event.member_id for event in truth}
     sessions, rebalances = with_ties(
-        session_rows(truth, printed, pauses(played.actions), lines_by_broker(played.capture)),
+        session_rows(
+            truth,
+            printed,
+            pauses(played.actions),
+            lines_by_broker(played.capture),
+            heartbeats_by_group(played.capture),
+        ),
         rebalance_rows(truth, printed, played.capture),
     )
     rules = {

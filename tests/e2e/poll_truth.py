@@ -160,28 +160,33 @@ def returns(capture: Path, leaves: list[TruthEvent]) -> set[TruthEvent]:
 
 
 def polled_in_time(capture: Path, leaves: Iterable[TruthEvent]) -> set[TruthEvent]:
-    """Return leaves of KIP-848 members whose client pushed, before it left, that it had polled within its limit.
+    """Return leaves whose client pushed that it had polled in an interval that began within its limit before it left.
 
-    It may have: librdkafka pushes only whether it polled since its last push. A client that unsubscribed does not send
-    heartbeats either until its next poll revokes its partitions (``rd_kafka_cgrp_consumer_serve``). A poll after a
-    whole limit without one is not in time.
+    That poll may have been in time: librdkafka pushes only whether it polled since its last push. A KIP-848 client that
+    unsubscribed does not send heartbeats either until its next poll revokes its partitions
+    (``rd_kafka_cgrp_consumer_serve``). A poll after a whole limit without one is not in time.
     """
     limits: dict[str, int] = {}
     pushes: dict[str, list[tuple[int, int, bool]]] = defaultdict(list)
+    instances: dict[str, str] = {}  # a classic member that has left is not named in its client's pushes
     for at_ms, line in _lines(capture):
         request, api = line["request"], line["requestHeader"]["requestApiKeyName"]
         if api == "CONSUMER_GROUP_HEARTBEAT" and request["memberEpoch"] == 0:
             limits[request["memberId"]] = request["rebalanceTimeoutMs"]
+        elif api == "JOIN_GROUP" and line["response"]["errorCode"] == 0:
+            limits[line["response"].get("memberId", "")] = request.get("rebalanceTimeoutMs", 0)
         elif api == "PUSH_TELEMETRY":
             for said in read_metrics(metrics_bytes(request["metrics"]), request["compressionType"]):
                 if said.polled is not None:
-                    pushes[said.member_id].append((at_ms - said.interval_ms, at_ms, said.polled))
-    return {
-        leave
-        for leave in leaves
-        if leave.at_ms - _last_in_time_ms(pushes[leave.member_id], leave, limits.get(leave.member_id, 0))
-        < limits.get(leave.member_id, 0) - JOIN_MS
-    }
+                    instance = request.get("clientInstanceId") or said.member_id
+                    instances.setdefault(said.member_id, instance)
+                    pushes[instance].append((at_ms - said.interval_ms, at_ms, said.polled))
+    in_time = set()
+    for leave in leaves:
+        mine, limit_ms = pushes[instances.get(leave.member_id, "")], limits.get(leave.member_id, 0)
+        if leave.at_ms - _last_in_time_ms(mine, leave, limit_ms) < limit_ms - JOIN_MS:
+            in_time.add(leave)
+    return in_time
 
 
 def _last_in_time_ms(pushes: list[tuple[int, int, bool]], leave: TruthEvent, limit_ms: int) -> int:

@@ -139,6 +139,24 @@ def test_an_expiry_at_a_broker_whose_lines_were_lost_may_have_an_unknown_cause(n
     assert [row.verdict for row in rows] == [verdict]
 
 
+# when a heartbeat of the group was accepted, and the cause that we report -> the verdict on a newcomer of 43,000
+HEARD = {
+    "nobody was, since it joined": ([42_000, 51_000], "unknown", "UNTOLD"),
+    "another member was": ([45_000], "unknown", "MISSING"),
+    "nobody was, and we report another cause": ([], "left", "MISSING"),
+}
+
+
+@pytest.mark.parametrize("name", HEARD)
+def test_a_newcomer_that_expired_unheard_may_have_an_unknown_cause(name):
+    """A filter that hides heartbeats looks the same."""
+    heard_ms, cause, verdict = HEARD[name]
+    printed = recorded(said(None, rule="member-removed") | {"cause": cause, "opened_ms": 50_100})
+    truth = [logged(43_000, kind="joined"), logged(50_000)]
+    rows = session_rows(truth, printed, lines_ms={"broker-1": [50_000]}, heard_ms={"g": heard_ms})
+    assert [row.verdict for row in rows] == [verdict]
+
+
 # when a partition was loaded, the deadline that we report and the interval that we state for it -> the verdict on a
 # session's end at 50,000
 STATED = {
@@ -437,6 +455,20 @@ def test_who_pushed_a_poll_that_may_have_been_in_time_is_not_told_by_its_return(
         push = {"metrics": base64.b64encode(data).decode(), "compressionType": 0}
         if at_ms != 17_000 or "missing" not in name:
             lines.append((at_ms, line("PUSH_TELEMETRY", push, {"errorCode": 0})))
+    left = logged(29_000, kind="left")
+    assert polled_in_time(captured_lines(tmp_path, lines), [left]) == ({left} if in_time else set())
+
+
+@pytest.mark.parametrize(("polled", "in_time"), [(True, True), (False, False)])
+def test_a_push_after_a_leave_may_tell_of_a_poll_before_it(polled, in_time, tmp_path):
+    """m, of the classic protocol, polled last between 17,000 and 22,000, or between 28,600 and 33,600."""
+    joined = {"errorCode": 0, "memberId": "m"}
+    lines = [(2_000, line("JOIN_GROUP", {"rebalanceTimeoutMs": 10_000}, joined))]
+    lines += [(29_000, line("LEAVE_GROUP", {"members": [{"memberId": "m"}]}, {"errorCode": 0}))]
+    for at_ms, member, share in ((22_000, "m", 0.9), (28_600, "m", 0.0), (33_600, None, 0.9 if polled else 0.0)):
+        data = metrics_data("g", member, None, idle=(share, 5_000))
+        push = {"metrics": base64.b64encode(data).decode(), "compressionType": 0, "clientInstanceId": "process"}
+        lines.append((at_ms, line("PUSH_TELEMETRY", push, {"errorCode": 0})))
     left = logged(29_000, kind="left")
     assert polled_in_time(captured_lines(tmp_path, lines), [left]) == ({left} if in_time else set())
 

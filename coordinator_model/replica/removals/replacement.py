@@ -175,11 +175,15 @@ def _ended_before_its_timeout(replica: GroupReplica, context: JudgementContext) 
 def _began_the_phase(departure: Departure, together: Together, first_end_ms: int) -> bool:
     """Tell whether the phase can have begun with the end of this member's session.
 
-    It can if nobody else is seen to have begun it. The JoinGroup of a successor, this member's or another's, begins no
-    phase in a Stable group, but it does in one that is in CompletingRebalance.
+    It can if nobody else is seen to have begun it, and if nothing restarted the session late enough for the successor
+    to find the member still there. The JoinGroup of a successor, this member's or another's, begins no phase in a
+    Stable group, but it does in one that is in CompletingRebalance.
     """
     start = departure.phase.started
     if start is None or first_end_ms > start.at_ms + EARLY_MS:
+        return False
+    touched_ms = max(departure.touches_ms, default=0)
+    if touched_ms + (session_timeout_ms(departure.member, together.context) or 0) > departure.removed_ms + EARLY_MS:
         return False
     return not start.by or (start.by in together.once(_successors) and not departure.member.awaiting_sync)
 

@@ -106,3 +106,14 @@ def test_what_another_broker_loads_restarts_no_session_at_the_one_whose_write_st
     load = TimerReset(15_083, None, Cause.COORDINATOR_MOVED, loads, former="broker-1")
     join.join(replica, asked, JudgementContext(20_110, "broker-2", (load,), {}, 0, 0, 0, None, Thresholds()))
     assert ("old" not in replica.members, "pod-1" in replica.rolled_back_replacements) == (is_gone, not is_gone)
+
+
+def test_a_session_that_a_stalled_heartbeat_restarted_began_no_join_phase():
+    """Nobody is seen to begin it, because all heartbeats wait. m1's successor finds it still there and replaces it."""
+    old, new = Who("m1", instance_id="pod-1", port=5_001), Who("m1-next", instance_id="pod-1", port=5_002)
+    story = stable(old, "m2", session_ms=6_000).beats("m1", 1_000, 9_000).beats("m2", 1_000, 9_000)
+    story.beat(15_500, "m1", error=15, parked_ms=5_000).beat(15_600, "m2", error=15, parked_ms=5_000)
+    story.join(20_000, new, 2, asked="", parked_ms=3_700).join(20_000, "m2", 2, listed=["m2", new], parked_ms=3_000)
+    story.record(20_040, 2, "m2", new).sync(20_050, "m2", 2, leader=True).sync(20_050, "m1-next", 2)
+    told = story.beats("m2", 21_000, 30_000, 2).beats("m1-next", 21_000, 30_000, 2).play(30_000)
+    assert told.accusations == []

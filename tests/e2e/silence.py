@@ -1,0 +1,87 @@
+"""Removals whose cause nothing outside the broker shows: its lines are missing, or they may be.
+
+The rows that are judged come from `compare`.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coordinator_model.decode.source_row import TELEMETRY
+from streaming.capture.file import open_text, read_rows
+from streaming.embedded.truth import TruthEvent
+
+if TYPE_CHECKING:
+    from tests.e2e.compare import Row
+
+SAME_EXPIRY_MS = 15_000  # a report that is further away is of another expiry of the same member
+SILENT_MS = 2_000  # the probe makes a line every half second, so a broker without lines for this long has lost some
+
+
+class Silence:
+    """Which members were removed while lines were missing, or may have been, so that nothing outside shows the cause.
+
+    The monitor has to have reported the removal with an unknown cause, and one of these must hold:
+
+    - No line of the broker arrived. An expired member and one that left are removed by the same records
+      (`GroupMetadataManager` fences both with `consumerGroupFenceMember`, and a classic group writes its next
+      generation). Only the line of a leave tells them apart. The broker lived: it logged the removal. It has to have
+      been silent before and after, so that it neither paused nor was late.
+    - No heartbeat of the group was accepted since the member joined. A filter that hides heartbeats looks the same.
+    """
+
+    def __init__(
+        self,
+        truth: Iterable[TruthEvent],
+        unknown: list[dict],
+        lines_ms: Mapping[str, Sequence[int]],
+        heard_ms: Mapping[str, Sequence[int]] | None,
+    ) -> None:
+        """``unknown``: our incidents of removals with an unknown cause; ``heard_ms`` None: it is not known."""
+        self._truth = list(truth)
+        self._brokers = {(event.kind, event.group, event.member_id, event.at_ms): event.broker for event in self._truth}
+        self._unknown, self._lines_ms, self._heard_ms = unknown, lines_ms, heard_ms
+
+    def hides(self, row: "Row") -> bool:
+        """Tell whether the cause of a removal is unknown to us, and nothing outside shows it."""
+        unknown = any(
+            (line["group"], line["member_id"]) == (row.group, row.member_id)
+            and abs(line["opened_ms"] - (row.log_ms or 0)) <= SAME_EXPIRY_MS
+            for line in self._unknown
+        )
+        return unknown and (self._has_no_line(row) or self._was_never_heard(row))
+
+    def _has_no_line(self, row: "Row") -> bool:
+        log_ms = row.log_ms or 0
+        lines_ms = self._lines_ms.get(self._brokers.get((row.rule, row.group, row.member_id, log_ms), ""), ())
+        return bool(lines_ms) and not any(abs(at_ms - log_ms) <= SILENT_MS for at_ms in lines_ms)
+
+    def _was_never_heard(self, row: "Row") -> bool:
+        log_ms, joins = row.log_ms or 0, (event for event in self._truth if event.kind == "joined")
+        joined_ms = [e.at_ms for e in joins if e.member_id == row.member_id and e.at_ms <= log_ms]
+        if self._heard_ms is None or not joined_ms:
+            return False
+        return not any(max(joined_ms) <= at_ms <= log_ms for at_ms in self._heard_ms.get(row.group, ()))
+
+
+def heartbeats_by_group(capture: Path) -> dict[str, list[int]]:
+    """Return the instants of the heartbeats that a capture's lines show as accepted, by group."""
+    found: dict[str, list[int]] = {}
+    with open_text(capture) as lines:
+        for row in read_rows(lines):
+            if row.source == TELEMETRY and b'HEARTBEAT"' in (value := row.value or b""):
+                told = json.loads(value[value.index(b"{") :])
+                if told["response"].get("errorCode") == 0:
+                    found.setdefault(told["request"].get("groupId", ""), []).append(row.timestamp_ms)
+    return found
+
+
+def lines_by_broker(capture: Path) -> dict[str, list[int]]:
+    """Return the instants of the request log's lines in a capture, by broker."""
+    found: dict[str, list[int]] = {}
+    with open_text(capture) as lines:
+        for row in read_rows(lines):
+            if row.source == TELEMETRY:
+                found.setdefault(row.key_text, []).append(row.timestamp_ms)
+    return found
