@@ -236,6 +236,15 @@ def test_a_clock_set_back_to_before_the_start_hides_no_death(by, restore):
     assert lived.accusations == [("session-expired", "m2")]
 
 
+@pytest.mark.parametrize("batch_ms", [1_000, 2_000])
+@pytest.mark.parametrize("by", BY)
+def test_a_step_is_measured_by_the_brokers_own_lines(by, batch_ms):
+    """Batches come too seldom to tell by this machine's clock. The lines before and after the step are 500 ms apart."""
+    lived = Lived(well(), 100_000, clocks={"broker-1": stepped(30_000, BY[by])}, batch_ms=batch_ms)
+    [told] = lived.of("broker-clock")
+    assert 0 <= told.detail["apart_ms"] - BY[by] <= 500
+
+
 @pytest.mark.parametrize("by", BY)
 def test_a_clock_that_returns_is_forgiven(by):
     story = well(150_000, m2_until_ms=120_000)
