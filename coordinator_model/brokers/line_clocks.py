@@ -44,6 +44,9 @@ PROBES_IN_A_ROW = 3
 LINES_IN_A_ROW = 20
 LINES_SPAN_MS = 5_000
 """Without a probe, ``LINES_IN_A_ROW`` lines over this time are proof. A peer's clock must keep pace for as long."""
+ROUGH_MS = 2_500
+"""How rough the time by other clocks is, because lines come in batches. If the jump of a broker's own lines agrees with
+it, that is the step: the broker did not stand still, so next to no time passed in the jump."""
 MAX_DOUBTED = 10_000
 """Lines in doubt kept per shard. If there are more, the lines in doubt of the current broker are disproved."""
 
@@ -372,6 +375,9 @@ class LineClocks:
         if abs(total_ms) <= self._hold_ms:
             total_ms = 0
         delta_ms = 0 if own_ms is None else total_ms - before_ms
+        if own_ms is not None and total_ms and abs(doubt.first_ms - own_ms - delta_ms) <= ROUGH_MS:
+            delta_ms = doubt.first_ms - own_ms
+            total_ms = before_ms + delta_ms
         if doubt.ahead and own_ms is not None and abs(delta_ms) <= self._hold_ms:
             return None  # the other clocks have reached this one since: all brokers had paused
         from_ms = doubt.first_ms if own_ms is None else own_ms

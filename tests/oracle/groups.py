@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from tests.oracle.clock_steps import Span
 from tests.oracle.life import Look
 from tests.oracle.monitor import Monitor
 
@@ -13,8 +14,8 @@ Difference = tuple[str, str, str, str]
 """Field, group, member, and the values of both sides."""
 
 
-def difference(look: Look, monitor: Monitor) -> Iterator[Difference]:
-    """Yield what differs at a quiet moment."""
+def difference(look: Look, monitor: Monitor, off_ms: Span = (0, 0)) -> Iterator[Difference]:
+    """Yield what differs at a quiet moment. ``off_ms``: how far the end of a session may be off, besides rounding."""
     views = monitor.views()
     for group in look.groups:
         view = views.pop(group["group"], None)
@@ -22,9 +23,9 @@ def difference(look: Look, monitor: Monitor) -> Iterator[Difference]:
             if not _may_be_unknown(group):
                 yield "known", group["group"], "", f"{group['state']}, unknown to the monitor"
         elif group["type"] == "classic":
-            yield from _classic(group, view, monitor)
+            yield from _classic(group, view, monitor, off_ms)
         else:
-            yield from _modern(group, view, monitor)
+            yield from _modern(group, view, monitor, off_ms)
     for name, view in views.items():
         if view["state"] != "Dead":  # as Kafka describes a group that it does not have
             yield "known", name, "", "known to the monitor only"
@@ -35,7 +36,7 @@ def _may_be_unknown(group: dict[str, Any]) -> bool:
     return group["state"] == "Empty" or (group["state"], group["generation"]) == ("PreparingRebalance", 0)
 
 
-def _classic(group: dict[str, Any], view: dict[str, Any], monitor: Monitor) -> Iterator[Difference]:
+def _classic(group: dict[str, Any], view: dict[str, Any], monitor: Monitor, off_ms: Span) -> Iterator[Difference]:
     name = group["group"]
     if group["state"] in ("PreparingRebalance", "CompletingRebalance") or group["joining"] or group["owing_sync"]:
         return  # only the answers at the end of the join phase show who is a member
@@ -45,17 +46,17 @@ def _classic(group: dict[str, Any], view: dict[str, Any], monitor: Monitor) -> I
             yield field, name, "", f"{group[field]!r}, told {view[field]!r}"
     if (group["leader"] or None) != (view["leader"] or None):
         yield "leader", name, "", f"{group['leader']!r}, told {view['leader']!r}"
-    yield from _members(group, view, monitor)
+    yield from _members(group, view, monitor, off_ms)
 
 
-def _modern(group: dict[str, Any], view: dict[str, Any], monitor: Monitor) -> Iterator[Difference]:
+def _modern(group: dict[str, Any], view: dict[str, Any], monitor: Monitor, off_ms: Span) -> Iterator[Difference]:
     for field in ("type", "state", "generation"):
         if group[field] != view[field]:
             yield field, group["group"], "", f"{group[field]!r}, told {view[field]!r}"
-    yield from _members(group, view, monitor)
+    yield from _members(group, view, monitor, off_ms)
 
 
-def _members(group: dict[str, Any], view: dict[str, Any], monitor: Monitor) -> Iterator[Difference]:
+def _members(group: dict[str, Any], view: dict[str, Any], monitor: Monitor, off_ms: Span) -> Iterator[Difference]:
     name = group["group"]
     members = {member["member_id"]: member for member in view["members"]}
     live = {member["member_id"]: member for member in group["members"]}
@@ -66,7 +67,7 @@ def _members(group: dict[str, Any], view: dict[str, Any], monitor: Monitor) -> I
     for member_id, member in live.items():
         for field, note in _member(member, members[member_id]):
             yield field, name, member_id, note
-        yield from _deadline(member, name, monitor)
+        yield from _deadline(member, name, monitor, off_ms)
 
 
 def _member(member: dict[str, Any], shown: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -84,7 +85,7 @@ def _member(member: dict[str, Any], shown: dict[str, Any]) -> Iterator[tuple[str
             yield "assignment", f"{member['assignment']}, told {held}"
 
 
-def _deadline(member: dict[str, Any], group: str, monitor: Monitor) -> Iterator[Difference]:
+def _deadline(member: dict[str, Any], group: str, monitor: Monitor, off_ms: Span) -> Iterator[Difference]:
     member_id = member["member_id"]
     told_ms = monitor.deadline_ms(group, member_id)
     armed_ms = member.get("deadline_ms")
@@ -93,5 +94,5 @@ def _deadline(member: dict[str, Any], group: str, monitor: Monitor) -> Iterator[
     early_ms = told_ms - armed_ms
     if early_ms > DEADLINE_MS and monitor.unheard_since_restart(group, member_id):
         return  # only an interval is known, and the monitor shows its end
-    if abs(early_ms) > DEADLINE_MS:
+    if not off_ms[0] - DEADLINE_MS <= early_ms <= off_ms[1] + DEADLINE_MS:
         yield "deadline", group, member_id, f"{armed_ms}, told {told_ms} ({told_ms - armed_ms:+})"

@@ -1,27 +1,36 @@
 """The comparison of what the monitor says about a life with its coordinator's log and live groups."""
 
 import traceback
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from coordinator_model.decode.records import RecordType, decode, record_type
-from coordinator_model.decode.source_row import OFFSETS, TELEMETRY
+from coordinator_model.decode.source_row import TELEMETRY
 from coordinator_model.shard.shard import ShardSettings
 from coordinator_model.states import MEMBER_REMOVED, Severity
 from coordinator_model.thresholds import Thresholds
 from streaming.embedded.truth import (
     REBALANCE_TIMEOUT,
     SESSION_EXPIRED,
-    Expiry,
     TruthEvent,
     missed_rebalances,
     session_expiries,
 )
+from tests.oracle.clock_steps import (
+    PROVEN_MS,
+    Span,
+    has_stepped,
+    is_of_steps,
+    is_unproven,
+    steps_after,
+    steps_ms,
+    unseen_ms,
+)
 from tests.oracle.groups import Difference, difference
 from tests.oracle.life import Life, Look
 from tests.oracle.monitor import Monitor
+from tests.oracle.shown import removals_recorded_ms
 from tests.oracle.undecidable import class_of, class_of_view
 from tests.support.pauses import TOLERANCE_MS, ended_at_a_pause
 
@@ -36,14 +45,10 @@ RESTART_EVERY = 8
 """After this many looks the monitor's state is dumped and restored, as at a restart of the job."""
 COORDINATOR_PAUSED = "coordinator-paused"
 BROKER_FAULTS = ("pause", "crash", "restart", "elect", "stall-writes", "step-clock")
+AS_CLOCK_STEPS = "unknown as a clock steps"
 LOST_LOOKS = ("put_off", "set_aside")
 """What a shard counts if it gave up on a group: verdicts that were due may never come."""
 SAME_INSTANT_MS = 2
-MEMBER_METADATA = (
-    RecordType.CONSUMER_GROUP_MEMBER_METADATA,
-    RecordType.SHARE_GROUP_MEMBER_METADATA,
-    RecordType.STREAMS_GROUP_MEMBER_METADATA,
-)
 MINUTE_MS = 60_000
 SAME_REMOVAL_MS = 15_000
 """A report that is further from a removal than this is of another removal of the same member."""
@@ -91,6 +96,10 @@ class _Doubts:
     """When the life began."""
     phase_ms: int = 0
     """How long a join phase may last: what happens in it is seen only at its end."""
+    unseen_ms: Span = (0, 0)
+    """How far a reported instant may differ because the broker's clock stepped by too little to be seen."""
+    restated_ms: tuple[int, ...] = (0,)
+    """How far it may differ because that clock has stepped since: what is reported then is by the new clock."""
 
     def moved(self, at_ms: int) -> bool:
         """Tell whether a coordinator loaded shortly before an instant."""
@@ -102,7 +111,10 @@ class _Doubts:
         A timer that was due in a short pause runs late. Its deadline is reported, which is before the true instant.
         """
         tolerance_ms = AFTER_A_MOVE_MS if self.moved(at_ms) and not recorded else TOLERANCE_MS
-        return -tolerance_ms - self._slept_ms(at_ms) <= told_ms - at_ms <= tolerance_ms
+        least_ms, most_ms = self.unseen_ms
+        least_ms -= tolerance_ms + self._slept_ms(at_ms)
+        off_ms = told_ms - at_ms
+        return any(least_ms <= off_ms - by_ms <= most_ms + tolerance_ms for by_ms in self.restated_ms)
 
     def lies_within(self, at_ms: int, from_ms: int, until_ms: int) -> bool:
         """Tell whether a removal lies in a reported interval. A timer that was due in a short pause runs late."""
@@ -149,6 +161,10 @@ class _Removal:
     doubts: _Doubts
     recorded_ms: frozenset[int] = frozenset()
     """When records were written that date a removal: the group is empty, or the member has a tombstone."""
+    stepped_ms: int = 0
+    """How far its broker's clock had stepped by then."""
+    as_clock_steps: bool = False
+    """Whether that clock stepped during the timeout or just after it. Then the cause may be unknown."""
 
     def is_recorded(self, at_ms: int) -> bool:
         """Tell whether a record dates the removal at an instant."""
@@ -231,8 +247,9 @@ def settings_of(life: Life) -> ShardSettings:
 def _read(life: Life, monitor: Monitor, judgement: Judgement) -> None:
     done, seen, listed = 0, set[tuple[str, str, str]](), set[tuple[str, str]]()
     for number, look in enumerate(life.looks):
-        monitor.read(life.rows[done : look.rows])
-        done = look.rows
+        for rows, wall_ms in _batches(life, done, look.rows):
+            monitor.read(life.rows[done:rows], wall_ms=wall_ms)
+            done = rows
         if number % RESTART_EVERY == 0:
             monitor.restart()
         alone = len(life.plan.clock_offsets_ms) == 1  # no other broker can coordinate
@@ -248,7 +265,21 @@ def _read(life: Life, monitor: Monitor, judgement: Judgement) -> None:
                     )
                     seen.add((field, group, member_id))
     judgement.listed.update(name for name, _ in listed)
-    monitor.read(life.rows[done:], final=True)
+    for rows, wall_ms in _batches(life, done, len(life.rows)):
+        monitor.read(life.rows[done:rows], final=rows == len(life.rows), wall_ms=wall_ms)
+        done = rows
+
+
+def _batches(life: Life, done: int, until: int) -> Iterator[tuple[int, int | None]]:
+    """Yield up to which row each batch goes, until a look or the end, and the time by the monitor's clock.
+
+    Only if a clock steps it is read as in a run, with a clock that does not: a replay of one broker has none.
+    """
+    if not life.plan.clocks_step:
+        yield until, None
+        return
+    yield from ((rows, at_ms) for rows, at_ms in life.reads if done < rows < until)
+    yield until, next((at_ms for rows, at_ms in life.reads if rows >= until), life.plan.start_ms + life.plan.until_ms)
 
 
 def _comparable(life: Life, look: Look, monitor: Monitor) -> Iterator[Difference]:
@@ -258,7 +289,18 @@ def _comparable(life: Life, look: Look, monitor: Monitor) -> Iterator[Difference
     knows of that load, so the ends of sessions are not compared.
     """
     is_heard = _is_heard_since_its_load(life.truth, look, monitor.shard.clock.last_answer_ms)
-    return (found for found in difference(look, monitor) if is_heard or found[0] != "deadline")
+    is_heard = is_heard and not is_unproven(life.plan, look.life_ms)
+    return (found for found in difference(look, monitor, _off_ms(life, look)) if is_heard or found[0] != "deadline")
+
+
+def _off_ms(life: Life, look: Look) -> Span:
+    """Return how far the end of a session may be off because a clock stepped in it."""
+    if not life.plan.clocks_step:
+        return (0, 0)
+    session_ms = _longest_ms(life, SESSION_EXPIRED)
+    least_ms, most_ms = unseen_ms(life.plan, look.life_ms, session_ms)
+    rough_ms = TOLERANCE_MS if has_stepped(life.plan, look.life_ms, session_ms) else 0
+    return least_ms - rough_ms, most_ms + rough_ms
 
 
 def _is_heard_since_its_load(truth: list[TruthEvent], look: Look, answered_ms: int) -> bool:
@@ -268,9 +310,8 @@ def _is_heard_since_its_load(truth: list[TruthEvent], look: Look, answered_ms: i
 
 
 def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) -> Iterable[Disagreement]:
-    end_ms = life.plan.start_ms + life.plan.until_ms - TRAILING_MS
     removals = list(_logged(life))
-    lines = [line for rule in (SESSION_EXPIRED, REBALANCE_TIMEOUT) for line in _told(told, rule)]
+    lines = [line for rule in (SESSION_EXPIRED, REBALANCE_TIMEOUT) for line in _told(told, rule, steps_ms(life.plan))]
     pairs = sorted(
         (
             line["rule"] != removal.rule and not _is_at_once(removal, line, at_ms),
@@ -304,8 +345,11 @@ def _removals(life: Life, told: list[dict[str, Any]], compared: Counter[str]) ->
             compared["dated by an interval"] += 1
             compared["dated by more than a minute"] += _width_ms(line) > MINUTE_MS
     for index, removal in enumerate(removals):
-        if index not in paired and removal.certain and removal.at_ms[0] <= min(end_ms, _trace_ms(life, removal)):
+        if index not in paired and removal.certain and _may_show(life, removal):
             unknown = min(_told_as_unknown(removal, told), default=None)
+            if unknown is not None and removal.as_clock_steps:
+                compared[AS_CLOCK_STEPS] += 1
+                continue
             what, at_ms = ("missing", removal.at_ms[0]) if unknown is None else ("unknown", unknown[1])
             yield Disagreement(what, removal.rule, removal.group, removal.member_id, at_ms, None)
     yield from _unpaired([line for number, line in enumerate(lines) if number not in used], removals, told)
@@ -323,6 +367,12 @@ def _may_be_of(removal: _Removal, line: dict[str, Any], at_ms: int, removals: li
 def _is_at_once(removal: _Removal, line: dict[str, Any], at_ms: int) -> bool:
     """Tell whether a report has the instant of a certain removal: then it is of that one, whichever rule it names."""
     return removal.certain and abs(_instant(line) - at_ms) <= SAME_INSTANT_MS
+
+
+def _may_show(life: Life, removal: _Removal) -> bool:
+    """Tell whether a removal was early enough to leave a trace in the life."""
+    end_ms = life.plan.start_ms + life.plan.until_ms - TRAILING_MS + removal.stepped_ms
+    return removal.at_ms[0] <= min(end_ms, _trace_ms(life, removal))
 
 
 def _trace_ms(life: Life, removal: _Removal) -> int:
@@ -406,30 +456,18 @@ def _logged(life: Life) -> Iterable[_Removal]:
     answers like any other, so its removals may be reported. What came first is known by the clock of the life, because
     the brokers' clocks differ. A removal is dated by its broker's clock, as the monitor dates it.
     """
-    ahead_ms = {f"broker-{number}": ms for number, ms in enumerate(life.plan.clock_offsets_ms, 1)}
+    differ_ms = {f"broker-{number}": ms for number, ms in enumerate(life.plan.clock_offsets_ms, 1)}
     doubts = _doubts(life, sorted(life.truth, key=lambda event: event.at_ms))
-    truth = [event._replace(at_ms=event.at_ms - ahead_ms[event.broker]) for event in life.truth]
-    truth.sort(key=lambda event: event.at_ms)
-    recorded_ms = _recorded_ms(life)
+    dated = [
+        event._replace(at_ms=event.at_ms - differ_ms[event.broker] - life.stepped.get(event, 0)) for event in life.truth
+    ]
+    logged = dict(zip(dated, life.truth, strict=True))
+    truth = sorted(dated, key=lambda event: event.at_ms)
+    recorded_ms = removals_recorded_ms(life)
     for expiry in (*session_expiries(truth), *missed_rebalances(truth)):
-        removal = _removal(expiry, ahead_ms, doubts)
+        removal = _removal([logged[line] for line in expiry.lines], expiry.certain, life, doubts)
         own_ms = recorded_ms[removal.group, ""] | recorded_ms[removal.group, removal.member_id]
         yield replace(removal, recorded_ms=frozenset(own_ms))
-
-
-def _recorded_ms(life: Life) -> dict[tuple[str, str], set[int]]:
-    """Return when records were written that date removals, by group and member: of any member if its group is empty."""
-    found: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for row in life.rows:
-        if row.source != OFFSETS or record_type(row.key) not in (RecordType.GROUP_METADATA, *MEMBER_METADATA):
-            continue
-        record = decode(row.key, row.value)
-        key, value = record.key or {}, record.value
-        if record.type in MEMBER_METADATA and value is None:
-            found[key["groupId"], key["memberId"]].add(row.timestamp_ms)
-        elif record.type == RecordType.GROUP_METADATA and value is not None and not value["members"]:
-            found[key["group"], ""].add(row.timestamp_ms)
-    return found
 
 
 def _doubts(life: Life, truth: Iterable[TruthEvent]) -> _Doubts:
@@ -443,23 +481,44 @@ def _doubts(life: Life, truth: Iterable[TruthEvent]) -> _Doubts:
     return _Doubts(loads, [(from_ms, until_ms[who, from_ms]) for who, from_ms in paused], start_ms, phase_ms)
 
 
-def _removal(expiry: Expiry, ahead_ms: Mapping[str, int], doubts: _Doubts) -> _Removal:
-    first: TruthEvent = expiry.lines[0]
-    instants = tuple(line.at_ms + ahead_ms[line.broker] for line in expiry.lines)
-    return _Removal(first.kind, first.group, first.member_id, instants, expiry.certain, first.broker, doubts)
+def _removal(lines: list[TruthEvent], certain: bool, life: Life, doubts: _Doubts) -> _Removal:
+    first, instants = lines[0], tuple(line.at_ms for line in lines)
+    stepped_ms = life.stepped.get(first, 0)
+    removal = _Removal(first.kind, first.group, first.member_id, instants, certain, first.broker, doubts, stepped_ms)
+    if not life.plan.clocks_step:
+        return removal
+    life_ms, longest_ms = first.at_ms - stepped_ms, _longest_ms(life, first.kind)
+    doubts = replace(
+        doubts,
+        unseen_ms=unseen_ms(life.plan, life_ms, longest_ms),
+        restated_ms=steps_after(life.plan, life_ms),
+    )
+    around = has_stepped(life.plan, life_ms + PROVEN_MS, longest_ms + PROVEN_MS)
+    return replace(removal, doubts=doubts, as_clock_steps=around)
 
 
-def _told(told: Iterable[dict[str, Any]], rule: str) -> list[dict[str, Any]]:
-    """Return the openings of a rule, and the lines of an open incident that have another removal's deadline."""
+def _longest_ms(life: Life, rule: str) -> int:
+    """Return the longest timeout of a rule in a life."""
+    timeouts = (c.session_ms if rule == SESSION_EXPIRED else c.rebalance_ms for c in life.plan.clients)
+    return max(timeouts, default=0)
+
+
+def _told(told: Iterable[dict[str, Any]], rule: str, steps: Sequence[int] = ()) -> list[dict[str, Any]]:
+    """Return the openings of a rule, and the lines of an open incident that have another removal's deadline.
+
+    A deadline that moves as far as a clock stepped is the same one by the new clock.
+    """
     deadlines_ms: dict[str, int | None] = {}
     lines = []
     for line in told:
         if line["rule"] != rule:
             continue
         before_ms, now_ms = deadlines_ms.get(line["incident_id"]), line["deadline_ms"]
-        moved = before_ms is not None and now_ms is not None and now_ms - before_ms > AFTER_A_MOVE_MS
-        if line["transition"] == "opened" or moved:
+        moved_ms = 0 if before_ms is None or now_ms is None else now_ms - before_ms
+        restated = is_of_steps(steps, moved_ms)
+        if line["transition"] == "opened" or (moved_ms > AFTER_A_MOVE_MS and not restated):
             lines.append(line)
+        if line["transition"] == "opened" or moved_ms > AFTER_A_MOVE_MS or restated:
             deadlines_ms[line["incident_id"]] = now_ms
     return lines
 

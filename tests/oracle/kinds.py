@@ -220,7 +220,7 @@ FAULTS = {
 ALL_KINDS = [
     members + faults for members in MEMBERS for faults in ("", *(f"+{name}" for name in FAULTS if name != "steps"))
 ]
-"""Without kinds whose clocks step: after a step, an earlier instant means nothing. `truth` can play them."""
+"""Without kinds whose clocks step: some of their lives are judged wrong (`docs/truth.md`, *Clocks that step*)."""
 
 # ---------------------------------------------------------------- a plan
 

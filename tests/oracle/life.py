@@ -26,12 +26,17 @@ converted, emptied and converted back."""
 
 @dataclass(frozen=True)
 class Look:
-    """The coordinator's live groups at a quiet moment. The first ``rows`` rows of the capture show nothing later."""
+    """The coordinator's live groups at a quiet moment. The first ``rows`` rows of the capture show nothing later.
+
+    ``at_ms`` is by the coordinator's clock. ``life_ms`` is when those rows are read, by the clock of the life, which
+    never steps.
+    """
 
     rows: int
     broker: str
     at_ms: int
     groups: list[dict[str, Any]]
+    life_ms: int = 0
 
 
 @dataclass
@@ -44,6 +49,10 @@ class Life:
     truth: list[TruthEvent] = field(default_factory=list)
     log: list[dict[str, Any]] = field(default_factory=list)
     client: list[dict[str, Any]] = field(default_factory=list)
+    reads: list[tuple[int, int]] = field(default_factory=list)
+    """If a clock steps: how many rows can be read when, by the clock of the life."""
+    stepped: dict[TruthEvent, int] = field(default_factory=dict)
+    """How far a broker's clock had stepped when it logged an event; 0 if it is not here."""
     _look: dict[str, Any] | None = None
 
     @classmethod
@@ -67,20 +76,34 @@ class Life:
             elif source == "look":
                 life.end_looks()
                 life._look = row
+            elif source == "read":
+                life.end_looks(row["life_ms"])
+                life.reads.append((len(life.rows), row["life_ms"]))
             elif source == "log":
                 life.log.append(row)
-                life.truth += parse_line(as_log_line(row), f"broker-{row['broker']}")
+                life.read_log(row)
             else:
                 life.client.append(row)
         life.end_looks()
         life.truth = without_dead_groups(life.truth)
         return life
 
-    def end_looks(self) -> None:
+    def read_log(self, row: dict[str, Any]) -> None:
+        """Parse a line of the coordinator's log into events."""
+        events = list(parse_line(as_log_line(row), f"broker-{row['broker']}"))
+        self.truth += events
+        if self.plan.clocks_step:
+            ahead_ms = row["timestamp_ms"] - row["life_ms"] - self.plan.clock_offsets_ms[row["broker"] - 1]
+            self.stepped |= dict.fromkeys(events, ahead_ms)
+
+    def end_looks(self, life_ms: int = 0) -> None:
         """End the last look: the next row shows more. A probe ends none, because it shows only that time passes."""
         if self._look is not None:
             look, self._look = self._look, None
-            self.looks.append(Look(len(self.rows), f"broker-{look['broker']}", look["timestamp_ms"], look["groups"]))
+            broker, at_ms = f"broker-{look['broker']}", look["timestamp_ms"]
+            began_ms = look.get("life_ms", at_ms)
+            self.looks.append(Look(len(self.rows), broker, at_ms, look["groups"], max(began_ms, life_ms)))
+            self.reads.append((len(self.rows), max(began_ms, life_ms)))
 
     def trouble(self) -> list[str]:
         """Return errors of Kafka's runtime that no life should cause: they show a fault of the driver."""

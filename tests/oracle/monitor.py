@@ -78,6 +78,8 @@ class Monitor:
     def is_up_to_date(self) -> bool:
         """Whether all that was read has been applied. Probes may wait for other brokers: they concern no group."""
         memory = self.shard.memory
+        if memory.doubts:
+            return False
         held = any(not isinstance(event, Tick) for event in memory.held)
         return not held and not memory.held_heartbeats.length and not memory.held_commits
 

@@ -89,6 +89,11 @@ class Plan:
     """Between two metadata requests (who leads?); 0: nobody asks, and the monitor has only the answers to clients."""
     start_ms: int = START_MS
 
+    @property
+    def clocks_step(self) -> bool:
+        """Whether a broker's clock steps."""
+        return any(event.do == "step-clock" for event in self.events)
+
     def as_line(self) -> str:
         """Return the plan as the driver reads it."""
         fields = asdict(self)

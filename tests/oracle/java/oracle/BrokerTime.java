@@ -7,12 +7,13 @@ import org.apache.kafka.common.utils.Time;
 final class BrokerTime implements Time {
     private final Agenda agenda;
     private final long startMs;
+    private final long firstOffsetUs;
     private long offsetUs;
 
     BrokerTime(Agenda agenda, long startMs, long offsetUs) {
         this.agenda = agenda;
         this.startMs = startMs;
-        this.offsetUs = offsetUs;
+        this.offsetUs = firstOffsetUs = offsetUs;
     }
 
     void step(long byUs) {
@@ -22,6 +23,10 @@ final class BrokerTime implements Time {
     @Override
     public long milliseconds() {
         return startMs + Math.floorDiv(agenda.nowUs() + offsetUs, Agenda.MS);
+    }
+
+    long withoutStepsMs() {
+        return startMs + Math.floorDiv(agenda.nowUs() + firstOffsetUs, Agenda.MS);
     }
 
     @Override

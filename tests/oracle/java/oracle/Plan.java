@@ -22,6 +22,10 @@ record Plan(
     List<Client> clients,
     List<Event> events) {
 
+    boolean clocksStep() {
+        return events.stream().anyMatch(event -> event.what().equals("step-clock"));
+    }
+
     /** How long things take, in microseconds. */
     record Ranges(
         List<Long> network, List<Long> queue, List<Long> local, List<Long> respond, List<Long> send,

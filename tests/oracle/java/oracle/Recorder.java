@@ -83,23 +83,31 @@ final class Recorder {
         });
     }
 
-    void log(int brokerId, long timestampMs, String level, String message, String logger) {
+    /** {@code lifeMs}: the time by the clock of the life, which no event steps. */
+    void log(int brokerId, long timestampMs, long lifeMs, String level, String message, String logger) {
         row("log", fields -> {
             fields.writeNumberField("broker", brokerId);
             fields.writeNumberField("timestamp_ms", timestampMs);
+            fields.writeNumberField("life_ms", lifeMs);
             fields.writeStringField("level", level);
             fields.writeStringField("message", message);
             fields.writeStringField("logger", logger);
         });
     }
 
-    void look(int brokerId, long timestampMs, JsonNode groups) {
+    void look(int brokerId, long timestampMs, long lifeMs, JsonNode groups) {
         row("look", fields -> {
             fields.writeNumberField("broker", brokerId);
             fields.writeNumberField("timestamp_ms", timestampMs);
+            fields.writeNumberField("life_ms", lifeMs);
             fields.writeFieldName("groups");
             fields.writeTree(groups);
         });
+    }
+
+    /** What was written so far is read at once, as in a run: its batches are short, and it has a clock of its own. */
+    void read(long lifeMs) {
+        row("read", fields -> fields.writeNumberField("life_ms", lifeMs));
     }
 
     void client(String name, String what, long timestampMs, String group, String memberId) {

@@ -104,11 +104,12 @@ final class World {
 
     void log(int brokerId, LogEvent event, String message) {
         long atMs = brokerId == 0 ? realMs() : brokers.get(brokerId - 1).time().milliseconds();
-        recorder.log(brokerId, atMs, event.getLevel().name(), message, event.getLoggerName());
+        recorder.log(brokerId, atMs, realMs(), event.getLevel().name(), message, event.getLoggerName());
     }
 
     /**
-     * What the monitor learns about who leads: what a broker chosen at random believes, dated by that broker's clock.
+     * What the monitor learns about who leads: what a broker chosen at random believes, dated by that broker's clock
+     * without its steps. In a run the monitor's own clock dates it.
      */
     private void askMetadata() {
         agenda.after(plan.metadataMs() * Agenda.MS, this::askMetadata);
@@ -117,17 +118,19 @@ final class World {
         Broker leader = asked.run().leader();
         List<Integer> up = brokers.stream().filter(Broker::isUp).map(Broker::id).toList();
         recorder.cluster(
-            asked.time().milliseconds(), leader != null && leader.isUp() ? (Integer) leader.id() : null,
+            asked.time().withoutStepsMs(), leader != null && leader.isUp() ? (Integer) leader.id() : null,
             asked.run().leaderEpoch(), up);
     }
 
     /** Writes the coordinator's live groups if nothing about them is still on its way to the capture. */
     private void look() {
         agenda.after(LOOK_EVERY_US, this::look);
+        if (plan.clocksStep()) recorder.read(realMs());
         Broker leader = offsets.leader();
         if (!leader.isUp() || !offsets.isSettled() || !leader.believesToLead()) return;
         JsonNode groups = leader.run().liveGroups();
         long parked = groups.findValues("parked").stream().filter(JsonNode::asBoolean).count();
-        if (leader.run().isQuiet(parked)) recorder.look(leader.id(), leader.time().milliseconds(), groups);
+        if (leader.run().isQuiet(parked))
+            recorder.look(leader.id(), leader.time().milliseconds(), realMs(), groups);
     }
 }

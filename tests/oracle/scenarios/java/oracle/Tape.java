@@ -101,7 +101,7 @@ final class Tape implements LogCapture.Sink {
     private void look() {
         JsonNode groups = stage.liveGroups();
         long atMs = toldMs;
-        if (groups != null) rows.add(recorder -> recorder.look(1, atMs, groups));
+        if (groups != null) rows.add(recorder -> recorder.look(1, atMs, atMs, groups));
     }
 
     private void probe(long atMs) {
@@ -190,7 +190,7 @@ final class Tape implements LogCapture.Sink {
         String line = "[GroupCoordinator id=1] " + message;
         String level = event.getLevel().name();
         String logger = event.getLoggerName();
-        rows.add(recorder -> recorder.log(1, atMs, level, line, logger));
+        rows.add(recorder -> recorder.log(1, atMs, atMs, level, line, logger));
     }
 
     /** What was written is stored. */
