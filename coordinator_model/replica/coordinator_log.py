@@ -24,7 +24,7 @@ from coordinator_model.replica.notes import JoiningMember, LoggedRemoval
 from coordinator_model.replica.poll_end import missed_cause
 from coordinator_model.replica.removals.departure import Departure
 from coordinator_model.replica.removals.leaves import leave_cause, remember_leave
-from coordinator_model.replica.removals.removal import add_departure, withdraw
+from coordinator_model.replica.removals.removal import add_departure, forget_unknown, withdraw
 from coordinator_model.replica.removals.session_end import own_cause
 from coordinator_model.replica.session_timer import blamed_reset, session_timeout_ms
 from coordinator_model.states import (
@@ -184,6 +184,7 @@ def explain(replica: GroupReplica, at_ms: int, context: JudgementContext) -> Non
                 withdraw(replica, departure)
             else:
                 replica.unexplained.remove(departure)
+                forget_unknown(replica, departure)
             _conclude(replica, departure, logged, context)
     replica.unexplained = [d for d in replica.unexplained if d.gone_ms >= at_ms - KEPT_MS][-MAX_KEPT:]
 

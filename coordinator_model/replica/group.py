@@ -138,7 +138,7 @@ class GroupReplica:
     unexplained: list[Departure] = field(default_factory=list)
     """Recent removals that neither answers nor a line of the coordinator's own log explain yet."""
     violations: list[Violation] = field(default_factory=list)
-    """Recent violations."""
+    """Recent violations, and recent removals whose cause is unknown."""
     unexplained_ms: int | None = None
     """When the last removal happened that no line explains."""
     unseen_generation_ms: int | None = None
@@ -168,6 +168,11 @@ class GroupReplica:
         kept = [departure.phase for departure in (*self.departures, *self.unexplained)]
         kept += [] if self.unreported_phase is None else [self.unreported_phase]
         return list({id(phase): phase for phase in kept}.values())
+
+    @property
+    def known_violations(self) -> list[Violation]:
+        """The violations without the removals whose cause is unknown."""
+        return [one for one in self.violations if one.cause != Cause.UNKNOWN]
 
     @property
     def stable_since_ms(self) -> int | None:

@@ -105,7 +105,7 @@ class LoggedRemoval(NamedTuple):
 
 
 class Violation(NamedTuple):
-    """A recent violation, kept to count those that recur."""
+    """A recent violation, kept to count those that recur, or a removal whose cause is unknown."""
 
     client: str
     """The name that the client keeps as it restarts, see ``client.who``."""

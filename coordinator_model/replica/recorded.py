@@ -40,7 +40,7 @@ def drop_found_gone(replica: GroupReplica, value: dict[str, Any], listed: set[st
     """
     announced_ms = value.get("currentStateTimestamp", -1)
     found = {who(d.member) for d in replica.departures if d.removed_ms == announced_ms}
-    found |= {seen.client for seen in replica.violations if seen.at_ms == announced_ms}
+    found |= {seen.client for seen in replica.known_violations if seen.at_ms == announced_ms}
     for member in [m for m in replica.members.values() if m.member_id not in listed and who(m) in found]:
         del replica.members[member.member_id]
 

@@ -190,7 +190,7 @@ def _recurs(replica: GroupReplica, departure: Departure, context: JudgementConte
 
 def _recurrences(replica: GroupReplica, departure: Departure, context: JudgementContext) -> int:
     name, since_ms = who(departure.member), departure.removed_ms - context.thresholds.recurrence_window_ms
-    mine = [one.at_ms for one in replica.violations if one.client == name and one.cause != Cause.UNKNOWN]
+    mine = [one.at_ms for one in replica.known_violations if one.client == name]
     return sum(1 for at_ms in mine if since_ms < at_ms <= departure.removed_ms)
 
 

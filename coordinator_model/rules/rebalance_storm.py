@@ -3,8 +3,9 @@
 A rolling deploy causes many rebalances too: every member leaves once and comes back once. It is recognized by the
 clients that go, each known by its instance id, or else by client id and host. It is a deploy if no client goes more
 often than it has members now, if at most one member is removed by the coordinator (except for Kafka Streams, whose
-consumers never leave), and if members that came or went explain every rebalance. Rebalances before the first departure
-are not counted: the group is starting or growing.
+consumers never leave), and if members that came or went explain every rebalance. A member that went for an unknown
+reason explains rebalances too, but nobody is blamed for it. Rebalances before the first departure are not counted: the
+group is starting or growing.
 """
 
 from collections import Counter
@@ -60,34 +61,50 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     if len(recent) < least or context.progress_ms >= over_ms:
         return NOTHING
     came = sum(1 for member in replica.members.values() if (member.joined_ms or 0) > since_ms)
-    storm = _is_storm(replica, gone, came, len(recent))
+    storm = _is_storm(replica, _certain(gone, context), len(gone) + came, len(recent))
     if not (gone or storm):
         return NOTHING
     return Verdict(_finding(replica, context, recent, gone, storm=storm), over_ms)
 
 
 def goings(replica: GroupReplica, since_ms: int) -> list[Going]:
-    """Return the members that left or were removed since an instant."""
+    """Return the members that left or were removed since an instant. The cause may not be known, or not yet."""
     said = [
         Going(who(leave.member), leave.cause, leave.applied_ms)
         for leave in replica.leaves
         if leave.applied_ms > since_ms and leave.cause is not Cause.REPLACED
     ]
     thrown_out = [Going(v.client, Cause(v.cause), v.at_ms) for v in replica.violations if v.at_ms > since_ms]
+    counted_already = {(going.who, going.at_ms) for going in thrown_out}
+    waiting = [
+        Going(who(d.member), Cause.UNKNOWN, d.removed_ms)
+        for d in replica.departures
+        if not d.judged and d.successor is None and d.removed_ms > since_ms
+    ]
+    said += [going for going in waiting if (going.who, going.at_ms) not in counted_already]
     return said + [
         going for going in thrown_out if going.cause is not Cause.POLL_INTERVAL
     ]  # a member that missed its poll interval left, so it is among the leaves
 
 
-def _is_storm(replica: GroupReplica, gone: list[Going], came: int, rebalances: int) -> bool:
-    """Tell whether it is a storm, and not a deploy, a start or growth."""
+def _certain(gone: list[Going], context: JudgementContext) -> list[Going]:
+    """Return those that a client may be blamed for.
+
+    A cause is unknown because lines are missing, except if only records are read. Then the member may have come back
+    as another one, or have been counted twice: it explains a rebalance, but is no reason to page.
+    """
+    return [going for going in gone if context.by_records or going.cause is not Cause.UNKNOWN]
+
+
+def _is_storm(replica: GroupReplica, gone: list[Going], moved: int, rebalances: int) -> bool:
+    """Tell whether it is a storm, and not a deploy, a start or growth. ``moved``: how many members came or went."""
     thrown_out = sum(1 for going in gone if going.cause not in MAY_BE_LEAVES)
     if thrown_out > 1 and replica.protocol != STREAMS_PROTOCOL:
         return True
     here = Counter(who(member) for member in replica.members.values())
     if any(times > max(1, here[name]) for name, times in Counter(going.who for going in gone).items()):
         return True
-    return rebalances > REBALANCES_EACH * (len(gone) + came) + 1
+    return rebalances > REBALANCES_EACH * moved + 1
 
 
 def _finding(

@@ -10,7 +10,7 @@ from tests.oracle.judge import settings_of
 from tests.oracle.kinds import draw
 from tests.oracle.monitor import Monitor
 from tests.oracle.perturb import ENDING, LONG_MS, OF_LONG_LIVES, OF_SEVERAL_BROKERS, PERTURBATIONS
-from tests.oracle.truth import BLAMED, KINDS, RECOVERED, count
+from tests.oracle.truth import BLAMED, FALSE_PAGES, KINDS, RECOVERED, count
 
 SEEDS = (1, 2)
 
@@ -89,6 +89,18 @@ ONCE_WRONG = (
 )
 
 
+# lives in which a rule once paged because of bad telemetry only
+ONCE_PAGED = (
+    ("classic", 1, "join lines lost"),
+    ("classic", 1, "started in the middle"),
+    ("classic", 1, "no record keys, two IP addresses"),
+    ("static", 1, "instants of a flush every 5 s"),
+    ("consumer", 1, "leave lines lost"),
+    ("consumer", 1, "instants of a flush every second"),
+    ("share", 4, "heartbeat lines lost"),
+)
+
+
 @pytest.mark.parametrize("name", PERTURBATIONS)
 def test_nobody_is_accused_falsely_though_telemetry_is_bad(counted, name):
     said = sum(counted(name).values(), Counter())
@@ -134,6 +146,11 @@ def test_nobody_is_accused_falsely_in_lives_of_more_than_an_hour(long_lives, nam
 @pytest.mark.parametrize(("kind", "seed", "name"), ONCE_FALSE)
 def test_who_was_once_accused_falsely_is_not_any_more(driver, kind, seed, name):
     assert count(driver.play(draw(kind, seed)), name)[0]["false"] == 0
+
+
+@pytest.mark.parametrize(("kind", "seed", "name"), ONCE_PAGED)
+def test_what_once_paged_because_of_bad_telemetry_does_not_any_more(driver, kind, seed, name):
+    assert count(driver.play(draw(kind, seed)), name)[0][FALSE_PAGES] == 0
 
 
 @pytest.mark.parametrize(("kind", "seed", "name"), ONCE_WRONG)

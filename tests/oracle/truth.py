@@ -13,22 +13,28 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from coordinator_model.decode.source_row import TELEMETRY, SourceRow
+from coordinator_model.shard.shard import ShardSettings
 from streaming.embedded.truth import REBALANCE_TIMEOUT, SESSION_EXPIRED
+from tests.oracle.coverage import told_uncovered
 from tests.oracle.driver import Driver, classes, why_not
 from tests.oracle.judge import COORDINATOR_PAUSED, disagreements, settings_of
 from tests.oracle.kinds import draw
 from tests.oracle.life import Life
 from tests.oracle.lives import end_with_parent
 from tests.oracle.monitor import Monitor
+from tests.oracle.pages import false_pages
 from tests.oracle.perturb import (
     ENDING,
     LONG_MS,
     OF_LONG_LIVES,
     OF_SEVERAL_BROKERS,
     PERTURBATIONS,
+    Arrival,
     arrivals,
+    as_played,
     ended_ms,
 )
 
@@ -36,7 +42,12 @@ KINDS = "classic,static,cooperative,consumer,consumer-static,share"
 BATCH_MS = 2_000
 RECOVERED = "not true once recovered"
 BLAMED = "brokers blamed"
-COLUMNS = ("true", "unknown", "missed", "wrong cause", "off", "refuted", "false", BLAMED, "false pages", RECOVERED)
+UNTOLD = "missed untold"
+FALSE_PAGES = "false pages"
+COLUMNS = (
+    *("true", "unknown", "missed", UNTOLD, "wrong cause", "off", "refuted", "false", BLAMED, FALSE_PAGES),
+    RECOVERED,
+)
 OF = {"missing": "missed", "cause": "wrong cause", "off": "off", "refuted": "refuted", "extra": "false"}
 
 
@@ -55,18 +66,19 @@ class _Worker:
         cls, kind: str, seed: int, chosen: list[str], lasts_ms: int | None
     ) -> dict[str, tuple[Counter[str], list[str]]]:
         life = cls.driver.play(draw(kind, seed, lasts_ms))
-        return {name: count(life, name) for name in chosen}
+        reference = as_played_of(life)
+        return {name: count(life, name, reference) for name in chosen}
 
 
-def count(life: Life, name: str) -> tuple[Counter[str], list[str]]:
-    """Count what the monitor says about a life with perturbed telemetry, and list what is wrong."""
-    came = arrivals(
-        life.rows,
-        (PERTURBATIONS | OF_LONG_LIVES | OF_SEVERAL_BROKERS)[name],
-        f"{life.plan.kind}/{life.plan.seed}/{name}",
-    )
+def as_played_of(life: Life) -> list[dict[str, Any]]:
+    """Return the incidents of a life whose telemetry is perfect."""
+    return read(settings_of(life), arrivals(life.rows, as_played, "")).incidents()
+
+
+def read(settings: ShardSettings, came: list[Arrival]) -> Monitor:
+    """Return a monitor that has read rows as they came. It starts with the first line."""
     live_from_ms = next((row.timestamp_ms for _, row in came if row.source == TELEMETRY), 0)
-    monitor = Monitor(replace(settings_of(life), live_from_ms=live_from_ms))
+    monitor = Monitor(replace(settings, live_from_ms=live_from_ms))
     batch: list[SourceRow] = []
     until_ms = 0
     for at_ms, row in came:
@@ -75,16 +87,33 @@ def count(life: Life, name: str) -> tuple[Counter[str], list[str]]:
             batch, until_ms = [], at_ms + BATCH_MS
         batch.append(row)
     monitor.read(batch, final=True)
+    return monitor
+
+
+def count(life: Life, name: str, reference: list[dict[str, Any]] | None = None) -> tuple[Counter[str], list[str]]:
+    """Count what the monitor says about a life with perturbed telemetry, and list what is wrong.
+
+    ``reference``: what it says if telemetry is perfect; None: find out.
+    """
+    about = f"{life.plan.kind}/{life.plan.seed}"
+    came = arrivals(life.rows, (PERTURBATIONS | OF_LONG_LIVES | OF_SEVERAL_BROKERS)[name], f"{about}/{name}")
+    monitor = read(settings_of(life), came)
+    told, uncovered = monitor.incidents(), told_uncovered(monitor)
     compared, counted, listed = Counter[str](), Counter[str](), list[str]()
-    recovered_ms = ended_ms(life.rows, came) + 2 * max(client.session_ms for client in life.plan.clients)
-    for wrong in disagreements(life, monitor.incidents(), compared):
+    pages = false_pages(told, as_played_of(life) if reference is None else reference, came)
+    counted[FALSE_PAGES] = len(pages)
+    listed += [f"{name}: {about}: false page {page}" for page in pages]
+    longest_ms = max(client.session_ms for client in life.plan.clients)
+    recovered_ms = ended_ms(life.rows, came) + 2 * longest_ms
+    for wrong in disagreements(life, told, compared):
         counted[RECOVERED] += name in ENDING and (wrong.truth_ms or wrong.told_ms or 0) > recovered_ms
         if wrong.what == "unknown":
             counted["unknown"] += 1
             continue
-        listed.append(f"{name}: {life.plan.kind}/{life.plan.seed}: {wrong}")
+        untold = wrong.what == "missing" and not uncovered.at(wrong, longest_ms)
+        listed.append(f"{name}: {about}: {'untold ' * untold}{wrong}")
         counted[BLAMED if wrong.rule == COORDINATOR_PAUSED else OF[wrong.what]] += 1
-        counted["false pages"] += wrong.what == "extra" and wrong.pages
+        counted[UNTOLD] += untold
     counted["true"] = compared[SESSION_EXPIRED] + compared[REBALANCE_TIMEOUT] - counted["wrong cause"] - counted["off"]
     return counted, listed
 

@@ -233,6 +233,7 @@ def _mark_unknown(replica: GroupReplica, departure: Departure, context: Judgemen
     departure.deadline_ms = departure.timer_reset_ms = None
     departure.deadline_from_ms = departure.deadline_until_ms = None
     departure.judged = True
+    count_violation(replica, departure)
 
 
 def _drop_earlier(replica: GroupReplica, departure: Departure, shared: Shared) -> None:

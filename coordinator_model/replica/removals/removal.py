@@ -102,10 +102,14 @@ def _note_removal(
     elif context.by_records:
         if removed_ms >= context.live_from_ms:
             _depart_unseen(replica, _known_from_records(replica, member, removed_ms))
+        else:
+            _count(replica, Violation(who(member), removed_ms, Cause.UNKNOWN.value))
     elif member.member_id not in replica.logged and _is_witnessed(replica, member, removed_ms, context):
         add_departure(replica, _departure(replica, member, removed_ms, context, answered_by, successor))
-    elif removed_ms >= context.live_from_ms:
-        replica.unexplained.append(_departure(replica, member, removed_ms, context, answered_by, successor))
+    else:
+        _count(replica, Violation(who(member), removed_ms, Cause.UNKNOWN.value))
+        if removed_ms >= context.live_from_ms:
+            replica.unexplained.append(_departure(replica, member, removed_ms, context, answered_by, successor))
 
 
 def _is_reported_again(replica: GroupReplica, member: Member) -> bool:
@@ -127,7 +131,7 @@ def is_found_twice(replica: GroupReplica, departure: Departure) -> bool:
     """
     member, removed_ms = departure.member, departure.removed_ms
     after_ms = max(_heard_ms(member), removed_ms - ONE_REMOVAL_MS)
-    own = (seen for seen in replica.violations if seen.client == member.instance_id)
+    own = (seen for seen in replica.known_violations if seen.client == member.instance_id)
     return member.instance_id is not None and any(after_ms < seen.at_ms <= removed_ms for seen in own)
 
 
@@ -244,7 +248,7 @@ def _may_be_retried(replica: GroupReplica, member: Member, removed_ms: int) -> b
     if replica.stalled_near(removed_ms, RETRIED_MS):
         return True
     name, since_ms = who(member), removed_ms - RETRIED_MS
-    mine = (seen for seen in replica.violations if seen.client == name and seen.cause != Cause.UNKNOWN)
+    mine = (seen for seen in replica.known_violations if seen.client == name)
     return any(since_ms <= seen.at_ms < removed_ms for seen in mine)
 
 
@@ -322,9 +326,19 @@ def is_of_the_same(one: Departure, other: Departure) -> bool:
 
 
 def count_violation(replica: GroupReplica, departure: Departure) -> None:
-    """Count a violation, so that a recurring one is recognised."""
-    replica.violations = replica.violations[-(MAX_DEPARTURES - 1) :]
-    replica.violations.append(_violation(departure))
+    """Count a violation, so that a recurring one is recognised, or a removal whose cause is unknown until now."""
+    forget_unknown(replica, departure)
+    _count(replica, _violation(departure))
+
+
+def _count(replica: GroupReplica, violation: Violation) -> None:
+    replica.violations = [*replica.violations[-(MAX_DEPARTURES - 1) :], violation]
+
+
+def forget_unknown(replica: GroupReplica, departure: Departure) -> None:
+    """Drop a removal that was counted while its cause was unknown."""
+    unknown = _violation(departure)._replace(cause=Cause.UNKNOWN.value)
+    replica.violations = [one for one in replica.violations if one != unknown]
 
 
 def _violation(departure: Departure) -> Violation:

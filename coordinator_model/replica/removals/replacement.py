@@ -198,4 +198,4 @@ def _is_reported(replica: GroupReplica, departure: Departure) -> bool:
     That removal was not in the log: a coordinator that loaded the log had the member again.
     """
     name, heard_ms = who(departure.member), departure.member.session_from_ms or 0
-    return any(one.client == name and heard_ms < one.at_ms < departure.removed_ms for one in replica.violations)
+    return any(one.client == name and heard_ms < one.at_ms < departure.removed_ms for one in replica.known_violations)

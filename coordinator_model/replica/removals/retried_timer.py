@@ -36,7 +36,7 @@ def may_be_any(replica: GroupReplica, departure: Departure, context: JudgementCo
     if _was_left_running(departure, context):
         return True
     member, timeout_ms = departure.member, session_timeout_ms(departure.member, context)
-    ran_ms = [seen.at_ms for seen in replica.violations if seen.client == who(member)]
+    ran_ms = [seen.at_ms for seen in replica.known_violations if seen.client == who(member)]
     if timeout_ms is not None:
         ran_ms += _session_ends_ms(member, timeout_ms) + _former_ends_ms(replica, member, timeout_ms)
     return _is_tried_again(replica, departure, ran_ms)

@@ -153,11 +153,12 @@ def begun(count):
     return stable(*(pod(n) for n in range(count)), session_ms=300_000)
 
 
-def flapping(times, *, size=3):
-    """Pod 0 leaves and comes back, again and again; each costs two generations."""
+def flapping(times, *, size=3, seen=True):
+    """Pod 0 leaves and comes back, again and again; each costs two generations. ``seen``: there are leave lines."""
     story, others, at_ms = begun(size), [pod(n) for n in range(1, size)], 10_000
     for life in range(times):
-        story.leave(at_ms, pod(0, life).member_id)
+        if seen:
+            story.leave(at_ms, pod(0, life).member_id)
         rebalance(story, at_ms + 1_000, 2 + 2 * life, *others)
         rebalance(story, at_ms + 5_000, 3 + 2 * life, *others, pod(0, life + 1))
         at_ms += 10_000
@@ -195,6 +196,7 @@ def rejoining(times):
 STORIES = {
     "one flaps": (lambda: flapping(3), ["page"]),
     "one flaps, but not often": (lambda: flapping(2), []),
+    "one flaps, and no line says that it left": (lambda: flapping(4, seen=False), ["info"]),
     "a rolling deploy": (lambda: deploy(4), ["info"]),
     "a group that grows": (lambda: growing(8), []),
     "members that rejoin by themselves": (lambda: rejoining(5), ["page"]),
@@ -214,6 +216,13 @@ def test_a_storm_names_who_is_behind_it_and_counts_the_causes():
     told = story.play(until_ms)
     assert "orders on 10.0.0.0, 3 times" in summary(told, "rebalance-storm")
     assert "(3 left)" in summary(told, "rebalance-storm")
+
+
+def test_a_removal_that_is_not_judged_yet_explains_a_rebalance():
+    """Nobody comes or goes for a while. Then a member is gone, which is not judged before its grace has passed."""
+    story, _ = rejoining(4)
+    rebalance(story, 740_000, 6, pod(0))
+    assert story.play(745_000).of("rebalance-storm") == []
 
 
 def test_two_expiries_among_leaves_are_no_deploy():
