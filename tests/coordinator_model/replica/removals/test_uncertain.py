@@ -250,3 +250,19 @@ def test_a_rebalance_that_no_member_began_may_be_a_leave_whose_line_is_lost(told
     story.record(17_010, 2, "m1", "m3").sync(17_020, "m1", 2, leader=True).sync(17_020, "m3", 2)
     story.beats("m1", 18_000, 40_000, 2).beats("m3", 18_000, 40_000, 2)
     assert rules(story.play(40_000)) == expected
+
+
+@pytest.mark.parametrize(
+    ("lines_lost", "removed_ms", "expected"),
+    [(False, 36_000, EXPIRED), (True, 26_000, REMOVED)],
+    ids=["all its lines come", "lines are missing"],
+)
+def test_lines_may_be_missing_beside_a_restart(lines_lost, removed_ms, expected):
+    """The probe reconnects and goes on counting. If numbers are missing, the broker was back earlier, and so were m1
+    and m2: m2's leave may be among the lost lines."""
+    story = stable("m1", "m2").beats("m1", 1_000, 10_000).beats("m2", 1_000, 10_000)
+    story.silent(10_000, 30_000, restart=True).record(removed_ms, 2, "m1")
+    if lines_lost:
+        story.jumps.append(30_000)
+    told = story.beats("m1", 30_100, removed_ms - 100).beats("m1", max(30_100, removed_ms), 60_000, 2).play(60_000)
+    assert rules(told) == expected
