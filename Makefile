@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .ONESHELL:
 .SILENT:
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test soak lives truth kills fuzz chaos lag-chaos check docs rules bench lock jar-sums
+.PHONY: help setup demo test soak lives truth capture-truth kills fuzz chaos lag-chaos check docs rules bench lock jar-sums
 
 BIN := .venv/bin
 PYTHON ?=
@@ -85,6 +85,9 @@ lives: setup ## Compare verdicts with Kafka's own coordinator in random lives; L
 
 truth: setup ## Print what the monitor says when telemetry is lost, late or doubled; EACH=40 SEED=… choose
 	exec $(BIN)/python -m tests.oracle.truth --first $(or $(SEED),1) --count $(or $(EACH),40)
+
+capture-truth: setup ## The same for the captures of real clusters; CAPTURES=kills,java chooses
+	exec $(BIN)/python -m tests.oracle.capture_truth $(if $(CAPTURES),--captures $(CAPTURES))
 
 kills: setup ## Kill driver, JVM or worker of the job again and again, at random; KILLS=50 SEED=… choose
 	KILLS=$(KILLS) SEED=$(SEED) exec $(BIN)/python -m pytest tests/e2e/test_kills.py

@@ -245,13 +245,13 @@ class CoordinatorTracker(SteppedClocks):
         clock = self._clock(broker)
         if line_ms < clock.probed_ms.get(connection, 0):
             return  # a line that was sent again
-        last = clock.probes.get(connection)
-        clock.probes[connection] = probe
+        before = clock.connection_before(connection, probe)
+        last, heard_ms = clock.probes.get(before), clock.probed_ms.get(before, before_ms)
+        clock.probes[connection], clock.probed_ms[connection] = probe, line_ms
         since_ms = clock.note_connection(connection, line_ms)
-        heard_ms = clock.probed_ms.get(connection, before_ms)
-        clock.probed_ms[connection] = line_ms
-        self._note_bunch(broker, connection, line_ms, heard_ms, follows=last is not None and probe == last + 1)
-        allowed = PROBES_IN_FLIGHT if clock.silent_to_ms > heard_ms else 0
+        follows = before == connection and last is not None and probe == last + 1
+        self._note_bunch(broker, connection, line_ms, heard_ms, follows=follows)
+        allowed = PROBES_IN_FLIGHT if clock.silent_to_ms > heard_ms or before != connection else 0
         if last is not None and probe - last - 1 > allowed:
             self._answered_unseen(broker, heard_ms)
             if broker != self.coordinator:  # it did not pause, so it may have been elected while its lines were lost

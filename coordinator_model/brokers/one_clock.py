@@ -92,6 +92,17 @@ class BrokerClock:
             self.bunches.pop(forgotten, None)
         return since_ms
 
+    def connection_before(self, connection: str, probe: int) -> str:
+        """Return the connection of the last probe before this one; empty: none is known.
+
+        The probe counts a broker's answers and goes on counting on a new connection. A number on a new connection that
+        is not higher is that of a probe that was started anew.
+        """
+        if connection in self.probes or not self.probed_ms:
+            return connection
+        last = max(self.probed_ms, key=self.probed_ms.__getitem__)
+        return last if self.probes.get(last, probe) < probe else ""
+
     def has_been_probed(self, for_ms: int, at_ms: int) -> bool:
         """Tell whether the first probe was heard so long before an instant."""
         return bool(self.probed_since_ms) and at_ms - min(self.probed_since_ms.values()) >= for_ms

@@ -13,7 +13,13 @@ from coordinator_model.events import JoinAnswered
 from coordinator_model.replica.group import MAX_UNANSWERED_JOINS, GroupReplica
 from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS, phase_limit_ms, unreported_phase
+from coordinator_model.replica.removals.ended_phase import (
+    EARLY_MS,
+    LATE_MS,
+    ROUNDED_MS,
+    phase_limit_ms,
+    unreported_phase,
+)
 from coordinator_model.replica.removals.phases import NEWCOMER, EndedPhase, JoinPhase, JoinsSeen, PhaseEnd, PhaseStart
 from coordinator_model.states import GroupState
 
@@ -52,8 +58,11 @@ def _has_synced_unseen(replica: GroupReplica, member: Member) -> bool:
 def note_sign(replica: GroupReplica, generation: int, sign_ms: int, by: str | None = None) -> None:
     """Note a sign of the join phase that leads to ``generation``, if it is the earliest so far.
 
-    A sign at the same instant as the earliest counts if only it shows who began the phase.
+    A sign at the same instant as the earliest counts if only it shows who began the phase. A member whose heartbeat is
+    the earliest sign did not begin the phase with the JoinGroup that follows: it had been told of the phase before.
     """
+    if by and _was_told_before(replica, by, sign_ms):
+        return
     in_the_next = generation == replica.generation and replica.state is GroupState.PREPARING_REBALANCE
     phases = [] if in_the_next else [replica.phase]
     for phase in phases + _unjudged_phases(replica, generation):
@@ -62,6 +71,14 @@ def note_sign(replica: GroupReplica, generation: int, sign_ms: int, by: str | No
             continue
         if sign_ms < start.at_ms or (by and not start.by):
             phase.started = PhaseStart(sign_ms, by or (NEWCOMER if start.by == NEWCOMER else None))
+
+
+def _was_told_before(replica: GroupReplica, member_id: str, sign_ms: int) -> bool:
+    """Tell whether a member's heartbeat was the first sign of the phase (27), just before its JoinGroup arrived."""
+    member, start = replica.members.get(member_id), replica.phase.started
+    if member is None or start is None or start.by:
+        return False
+    return member.last_heartbeat_ms == start.at_ms and abs(sign_ms - start.at_ms) <= ROUNDED_MS
 
 
 def _unjudged_phases(replica: GroupReplica, generation: int) -> list[EndedPhase]:

@@ -71,12 +71,15 @@ def lines_were_behind(inference: Inference) -> bool:
 def rebalance_began_unseen(inference: Inference) -> bool:
     """Tell whether the rebalance began before any session had expired, and no request that began it was seen.
 
-    Then a line is missing. If lines were lost recently, it may be a leave of one of the removed members. This says no
-    for static members, for members that still had to sync, if a newcomer may have begun the rebalance, and if the
-    coordinator paused or moved meanwhile: timers may have run differently.
+    Then a line is missing. It may be a leave of one of the removed members if lines were lost recently, or if no member
+    of the next generation can have begun the rebalance, because all had been told of it first. This says no for static
+    members, for members that still had to sync, if a newcomer may have begun the rebalance, and if the coordinator
+    paused or moved meanwhile: timers may have run differently.
     """
     member, phase = inference.member, inference.departure.phase
-    if not isinstance(inference.timeout, SessionExpired) or not _lost_lines_recently(inference):
+    if not isinstance(inference.timeout, SessionExpired):
+        return False
+    if not (_lost_lines_recently(inference) or _all_were_told(inference)):
         return False
     if member.in_kip848_group or member.instance_id is not None or member.awaiting_sync:
         return False
@@ -85,6 +88,19 @@ def rebalance_began_unseen(inference: Inference) -> bool:
     if any(reset.cause is not Cause.UNKNOWN for reset in unheard_since(member, inference.context.timer_resets)):
         return False
     return inference.together.once(_first_end_ms) > phase.started.at_ms + inference.context.thresholds.grace_ms
+
+
+def _all_were_told(inference: Inference) -> bool:
+    """Tell whether each member of the group sent a heartbeat in the join phase (27) before it joined.
+
+    A client whose JoinGroup has begun the phase sends none. That JoinGroup has no line if the client has asked again.
+    """
+    phase = inference.departure.phase
+    if phase.started is None or phase.ended is None:
+        return False
+    from_ms, until_ms, members = phase.started.at_ms, phase.ended.at_ms, inference.replica.members.values()
+    beats_ms = ((member.previous_heartbeat_ms or 0, member.last_heartbeat_ms or 0) for member in members)
+    return bool(members) and all(any(from_ms <= at_ms <= until_ms for at_ms in heard) for heard in beats_ms)
 
 
 def _first_end_ms(together: Together) -> int:

@@ -121,7 +121,7 @@ def test_nothing_is_judged_before_the_probe_has_told():
 @pytest.mark.parametrize(("span", "expected"), [(None, EXPIRED), ((20_000, 26_000), REMOVED)])
 def test_who_may_have_waited_in_a_join_whose_answer_is_missing_is_not_accused(span, expected):
     """A parked JoinGroup is seen as it is answered; the coordinator expires nobody who waits."""
-    story = group(last_ms=10_000, poll_ms=60_000)
+    story = group(last_ms=10_000, poll_ms=60_000).join(10_900, "m3", -1, error=79, asked="")  # m3 began the phase
     for at_ms in range(11_000, 27_000, 2_000):
         story.beat(at_ms, "m1", error=27)
     story = without(story, "m2", 27_000)
@@ -232,3 +232,37 @@ def test_who_may_have_expired_before_a_hole_in_which_nobody_probed_missed_nothin
     told = story.join(30_500, "m3", -1, error=79, asked="").join(31_000, "m3", 3, listed=["m3"]).play(32_000)
     found = {t["subject"]: t["rule"] for t in told.transitions if t["transition"] == "opened"}
     assert [found["m2"], found["m1"]] == removed
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [(("m1", "m3"), REMOVED), (("m3",), EXPIRED), (("m1",), EXPIRED)],
+    ids=["all were told", "m1 began it", "m3 may have asked twice"],
+)
+def test_a_rebalance_that_no_member_began_may_be_a_leave_whose_line_is_lost(told, expected):
+    """It began at 11,000, and m2's session ended at 16,000. No line of it is missing, but that of m2's leave may be."""
+    story = stable("m1", "m2", "m3", poll_ms=60_000).beats("m2", 1_000, 10_000)
+    story.beats("m1", 1_000, 10_000).beats("m3", 1_000, 10_000)
+    for member, at_ms in (("m1", 11_000), ("m3", 16_900)):
+        if member in told:
+            story.beat(at_ms, member, error=27)
+    story.join(17_000, "m1", 2, listed=["m1", "m3"], parked_ms=6_000).join(17_000, "m3", 2, parked_ms=50)
+    story.record(17_010, 2, "m1", "m3").sync(17_020, "m1", 2, leader=True).sync(17_020, "m3", 2)
+    story.beats("m1", 18_000, 40_000, 2).beats("m3", 18_000, 40_000, 2)
+    assert rules(story.play(40_000)) == expected
+
+
+@pytest.mark.parametrize(
+    ("lines_lost", "removed_ms", "expected"),
+    [(False, 36_000, EXPIRED), (True, 26_000, REMOVED)],
+    ids=["all its lines come", "lines are missing"],
+)
+def test_lines_may_be_missing_beside_a_restart(lines_lost, removed_ms, expected):
+    """The probe reconnects and goes on counting. If numbers are missing, the broker was back earlier, and so were m1
+    and m2: m2's leave may be among the lost lines."""
+    story = stable("m1", "m2").beats("m1", 1_000, 10_000).beats("m2", 1_000, 10_000)
+    story.silent(10_000, 30_000, restart=True).record(removed_ms, 2, "m1")
+    if lines_lost:
+        story.jumps.append(30_000)
+    told = story.beats("m1", 30_100, removed_ms - 100).beats("m1", max(30_100, removed_ms), 60_000, 2).play(60_000)
+    assert rules(told) == expected
