@@ -94,9 +94,14 @@ def _all_were_told(inference: Inference) -> bool:
     """Tell whether each member of the group sent a heartbeat in the join phase (27) before it joined.
 
     A client whose JoinGroup has begun the phase sends none. That JoinGroup has no line if the client has asked again.
+    This says no if the member's SyncGroup was refused as the phase began: then an assignment that could not be stored
+    has begun it.
     """
     phase = inference.departure.phase
     if phase.started is None or phase.ended is None:
+        return False
+    refused_ms = inference.member.timer_reset_ms or 0
+    if abs(phase.started.at_ms - refused_ms) <= inference.context.thresholds.grace_ms:
         return False
     from_ms, until_ms, members = phase.started.at_ms, phase.ended.at_ms, inference.replica.members.values()
     beats_ms = ((member.previous_heartbeat_ms or 0, member.last_heartbeat_ms or 0) for member in members)
