@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from coordinator_model.decode.source_row import OFFSETS, TELEMETRY
 from streaming.capture.file import open_text, read_rows
 from streaming.embedded.truth import (
     POLL_TIMEOUT_REASON,
@@ -27,7 +26,14 @@ from streaming.embedded.truth import (
 )
 from tests.e2e import limits, quiet
 from tests.e2e.poll_truth import Sleepers, names_of, polled_in_time, refused, returns, slept
-from tests.e2e.silence import SAME_EXPIRY_MS, Silence, heartbeats_by_group, lines_by_broker
+from tests.e2e.silence import (
+    SAME_EXPIRY_MS,
+    Silence,
+    heartbeats_by_group,
+    lines_by_broker,
+    replaced_unseen,
+    shown_ms,
+)
 from tests.e2e.world import Played
 from tests.support.pauses import TOLERANCE_MS, ended_at_a_pause
 
@@ -57,7 +63,7 @@ class Row:
     untold: bool = False
     """Whether nothing outside the broker and its client shows it.
 
-    See `poll_rows`, `ended_with_coordinator`, `Silence` and `died_unseen`.
+    See `poll_rows`, `ended_with_coordinator`, `Silence`, `died_unseen` and `replaced_unseen`.
     """
     unheard: bool = False
     """Whether the client's own report agrees with ours, and no broker's log shows it: see `poll_rows`."""
@@ -185,6 +191,7 @@ def session_rows(
     pauses_ms: Sequence[tuple[int, int]] = (),
     lines_ms: Mapping[str, Sequence[int]] | None = None,
     heard_ms: Mapping[str, Sequence[int]] | None = None,
+    capture: Path | None = None,
 ) -> list[Row]:
     """Pair the session expiries of the log with ours, each once, nearest first."""
     inside = captured(truth, printed)
@@ -192,10 +199,12 @@ def session_rows(
     rows = [replace(row, at_a_pause=_ended_at_a_pause(row, pauses_ms)) for row in rows]
     unknown = [line for line in opened(printed, MEMBER_REMOVED) if line["cause"] == "unknown"]
     silence = Silence(inside, unknown, lines_ms or {}, heard_ms)
-    return [
-        replace(row, untold=row.verdict == "MISSING" and (ended_with_coordinator(inside, row) or silence.hides(row)))
-        for row in rows
-    ]
+
+    def is_hidden(row: Row) -> bool:
+        unseen = capture is not None and replaced_unseen(inside, row, capture)
+        return unseen or ended_with_coordinator(inside, row) or silence.hides(row)
+
+    return [replace(row, untold=row.verdict == "MISSING" and is_hidden(row)) for row in rows]
 
 
 def _moves(truth: list[TruthEvent]) -> Callable[[TruthEvent], bool]:
@@ -246,10 +255,11 @@ def rebalance_rows(truth: list[TruthEvent], printed: list[dict], capture: Path |
     """Pair the members that missed a join, sync or revocation; their instants are compared loosely."""
     inside = captured(truth, printed)
     rows = _paired(REBALANCE_TIMEOUT, missed_rebalances(inside), opened(printed, REBALANCE_TIMEOUT), _moves(truth))
-    return [
-        replace(row, untold=row.verdict == "MISSING" and capture is not None and died_unseen(inside, row, capture))
-        for row in rows
-    ]
+
+    def is_hidden(row: Row) -> bool:
+        return capture is not None and (died_unseen(inside, row, capture) or replaced_unseen(inside, row, capture))
+
+    return [replace(row, untold=row.verdict == "MISSING" and is_hidden(row)) for row in rows]
 
 
 def died_unseen(truth: Sequence[TruthEvent], row: Row, capture: Path) -> bool:
@@ -274,19 +284,6 @@ def died_unseen(truth: Sequence[TruthEvent], row: Row, capture: Path) -> bool:
     if end is None or end.kind != "coordinator-loaded" or end.broker == began.broker:
         return False
     return not any(at_ms <= ms <= end.at_ms for ms in shown_ms(capture, row.group, began.broker))
-
-
-def shown_ms(capture: Path, group: str, broker: str) -> list[int]:
-    """Return the instants of a group's records, and of the broker's lines that name the group."""
-    in_key = len(group.encode()).to_bytes(2) + group.encode()
-    in_line = json.dumps(group).encode()
-    with open_text(capture) as lines:
-        return [
-            row.timestamp_ms
-            for row in read_rows(lines)
-            if (row.source == OFFSETS and in_key in (row.key or b""))
-            or (row.source == TELEMETRY and row.key_text == broker and in_line in (row.value or b""))
-        ]
 
 
 def with_ties(sessions: list[Row], rebalances: list[Row]) -> tuple[list[Row], list[Row]]:
@@ -471,6 +468,7 @@ def judge(played: Played) -> bool:
             pauses(played.actions),
             lines_by_broker(played.capture),
             heartbeats_by_group(played.capture),
+            played.capture,
         ),
         rebalance_rows(truth, printed, played.capture),
     )

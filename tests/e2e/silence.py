@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coordinator_model.decode.source_row import TELEMETRY
+from coordinator_model.decode.source_row import OFFSETS, TELEMETRY
 from streaming.capture.file import open_text, read_rows
 from streaming.embedded.truth import TruthEvent
 
@@ -65,6 +65,24 @@ class Silence:
         return not any(max(joined_ms) <= at_ms <= log_ms for at_ms in self._heard_ms.get(row.group, ()))
 
 
+def replaced_unseen(truth: Iterable[TruthEvent], row: "Row", capture: Path) -> bool:
+    """Tell whether nothing came of a coordinator, from a removal until another one loaded its group.
+
+    Neither a line of it nor a record of the group shows the removal, so the next coordinator has the member again.
+    """
+    at_ms, events = row.log_ms or 0, list(truth)
+    own = next((e for e in events if (e.group, e.member_id, e.at_ms) == (row.group, row.member_id, at_ms)), None)
+    if own is None:
+        return False
+    loads = (e for e in events if e.kind == "coordinator-loaded" and e.partition == own.partition)
+    loaded_ms = next((load.at_ms for load in loads if load.at_ms > at_ms and load.broker != own.broker), None)
+    ends = [e.at_ms for e in events if e.group == row.group and e.kind in ("generation", "empty")]
+    if loaded_ms is None or any(at_ms < ms <= loaded_ms for ms in ends):
+        return False
+    seen_ms = [*lines_by_broker(capture).get(own.broker, ()), *shown_ms(capture, row.group, own.broker)]
+    return not any(at_ms <= ms <= loaded_ms for ms in seen_ms)
+
+
 def heartbeats_by_group(capture: Path) -> dict[str, list[int]]:
     """Return the instants of the heartbeats that a capture's lines show as accepted, by group."""
     found: dict[str, list[int]] = {}
@@ -85,3 +103,16 @@ def lines_by_broker(capture: Path) -> dict[str, list[int]]:
             if row.source == TELEMETRY:
                 found.setdefault(row.key_text, []).append(row.timestamp_ms)
     return found
+
+
+def shown_ms(capture: Path, group: str, broker: str) -> list[int]:
+    """Return the instants of a group's records, and of the broker's lines that name the group."""
+    in_key = len(group.encode()).to_bytes(2) + group.encode()
+    in_line = json.dumps(group).encode()
+    with open_text(capture) as lines:
+        return [
+            row.timestamp_ms
+            for row in read_rows(lines)
+            if (row.source == OFFSETS and in_key in (row.key or b""))
+            or (row.source == TELEMETRY and row.key_text == broker and in_line in (row.value or b""))
+        ]

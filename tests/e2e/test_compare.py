@@ -117,6 +117,26 @@ def test_an_expiry_in_a_phase_that_ends_with_its_coordinator_is_not_demanded(nam
     assert [row.verdict for row in rows] == [verdict]
 
 
+# what came of broker-1 after 45,000, and who loads the group at 60,000 -> the verdict on a removal at 50,000
+REPLACED = {
+    "nothing": (None, "broker-2", "UNTOLD"),
+    "nothing before the load": (61_000, "broker-2", "UNTOLD"),
+    "a line": (55_000, "broker-2", "MISSING"),
+    "nothing, and it loads the group itself": (None, "broker-1", "MISSING"),
+}
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_a_removal_that_its_coordinator_did_not_outlive_is_not_demanded(name, tmp_path):
+    line_ms, loader, verdict = REPLACED[name]
+    lines = [(at_ms, line("LIST_GROUPS", {}, {"errorCode": 0})) for at_ms in (45_000, line_ms) if at_ms is not None]
+    capture = captured_lines(tmp_path, lines, key="broker-1")
+    loaded = logged(60_000, kind="coordinator-loaded", member_id="")._replace(broker=loader)
+    truth = [logged(50_000), loaded]
+    rows = session_rows(truth, recorded(), capture=capture)
+    assert [row.verdict for row in rows] == [verdict]
+
+
 # the instants of broker-1's lines, and what we report of its removal at 50,000 -> the verdict
 SILENCES = {
     "its lines were lost": ([40_000, 60_000], "unknown", "UNTOLD"),
@@ -510,10 +530,11 @@ def test_who_asks_to_join_again_and_is_not_let_in_has_not_returned(errors, back,
     assert returns(captured_lines(tmp_path, lines), [left]) == ({left} if back else set())
 
 
-def captured_lines(folder, lines):
+def captured_lines(folder, lines, key=None):
     rows = [
         {
             "source": "telemetry",
+            "key": key,
             "topic": "group-telemetry",
             "partition": 0,
             "offset": at_ms,
