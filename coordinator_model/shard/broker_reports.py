@@ -82,7 +82,7 @@ class BrokerReports:
         A shard without members misses no telemetry, and a shard without groups does not even receive every line.
         """
         watch, since_ms = self._memory.watch, max(before_ms, self._memory.clock.coordinator_since_ms)
-        if since_ms >= self._groups.live_from_ms and self._groups.heartbeat_table.slots:
+        if since_ms >= self._settings.live_from_ms and self._groups.heartbeat_table.slots:
             self._report_silence(self._silent(since_ms, at_ms - since_ms))
         silent_from_ms = watch.stalled_ms
         instants = watch.lines_resumed(at_ms) if at_ms > before_ms else []
@@ -93,7 +93,7 @@ class BrokerReports:
     def answered(self, broker: str, error: int, proof: Proof, at_ms: int) -> None:
         """Report that clients found no coordinator for longer than a failover takes, or that they find one again."""
         watch, thresholds = self._memory.watch, self._settings.thresholds
-        if at_ms < self._groups.live_from_ms:
+        if at_ms < self._settings.live_from_ms:
             return
         if proof in (Proof.LEADS, Proof.COORDINATES):
             self.report(watch.answered(at_ms, thresholds))
@@ -114,7 +114,7 @@ class BrokerReports:
     def _moved(self, at_ms: int, unlogged: UnloggedLeader | None) -> None:
         watch = self._memory.watch
         before, silent_from_ms = watch.unlogged, watch.stalled_ms
-        if at_ms < self._groups.live_from_ms:
+        if at_ms < self._settings.live_from_ms:
             return
         self._report_silence(watch.moved(at_ms, unlogged), "superseded" if silent_from_ms is not None else None)
         if silent_from_ms is not None:
@@ -169,7 +169,7 @@ class BrokerReports:
 
     def _report_lasting(self, since_ms: int, silence_ms: int) -> None:
         """Report a silence of the coordinator that still lasts, if it is long enough."""
-        if since_ms < self._groups.live_from_ms:
+        if since_ms < self._settings.live_from_ms:
             return
         instants = self._silent(since_ms, silence_ms)
         self._report_silence(instants)

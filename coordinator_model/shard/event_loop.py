@@ -61,7 +61,7 @@ class EventLoop:
         begin a simple group, because their groups have other records, in this part or before it. The newest old commit
         stays, because it moves the time.
         """
-        old = bisect_right(part.commits, self._groups.live_from_ms - COMMIT_MEMORY_MS, key=itemgetter(0)) - 1
+        old = bisect_right(part.commits, self._groups.settings.live_from_ms - COMMIT_MEMORY_MS, key=itemgetter(0)) - 1
         if old <= 0:
             return part.commits
         records = [event for event in part.events if type(event) is RecordRead]

@@ -93,7 +93,7 @@ class GroupEvents:
     def _is_sign_of_life(self, record_ms: int) -> bool:
         """Tell whether a commit may have restarted a session timer that is still running."""
         horizon_ms = record_ms + COMMIT_MEMORY_MS
-        return horizon_ms > self._groups.live_from_ms and horizon_ms > self._groups.clock.progress_ms
+        return horizon_ms > self._groups.settings.live_from_ms and horizon_ms > self._groups.clock.progress_ms
 
     def logged(self, event: CoordinatorLine) -> None:
         """Apply a line of the coordinator's own log: about a group, or about all groups of the shard.
@@ -166,7 +166,7 @@ class GroupEvents:
         """Count a refused join for its client, if its group is not known."""
         if refused != UNKNOWN_GROUP or not isinstance(event, JoinAnswered | ConsumerHeartbeat):
             return
-        if event.error in JOIN_REFUSALS and event[0] >= self._groups.live_from_ms:
+        if event.error in JOIN_REFUSALS and event[0] >= self._groups.settings.live_from_ms:
             self._brokers.report(self._groups.memory.watch.refused_join(event))
 
     def _apply_to_counts(self, replica: GroupReplica, event: GroupEvent) -> bool:
@@ -221,7 +221,7 @@ class GroupEvents:
     def _write_end_will_show(self, event: RecordRead) -> bool:
         """Tell whether a later event will show that all records of a write were read: a line, or another record."""
         if self._groups.clock.by_records:
-            return event[0] >= self._groups.live_from_ms
+            return event[0] >= self._groups.settings.live_from_ms
         return bool(self._groups.clock.coordinator)
 
     def _await_write(self, replica: GroupReplica, due_ms: int) -> None:

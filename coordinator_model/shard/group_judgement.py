@@ -56,7 +56,7 @@ class GroupJudgement:
         if replica.state is not before:
             self._groups.changed.add(group)
         evaluation = evaluate(replica, context)
-        findings = [f for f in evaluation.findings if f.at_ms >= self._groups.live_from_ms]
+        findings = [f for f in evaluation.findings if f.at_ms >= self._groups.settings.live_from_ms]
         self._brokers.attribute(replica, findings, progress_ms)
         ended = {(f.rule, f.member_id) for f in evaluation.findings if f.closed_reason}
         if conclude(replica, _expired_ms(evaluation.findings), ended):
@@ -192,7 +192,7 @@ class GroupJudgement:
         if self._groups.clock.coordinator is None or self._groups.clock.by_records:
             self._end(replica)
         found = evaluate(replica, context).findings if group in self._groups.memory.reported else []
-        findings = [f for f in found if f.at_ms >= self._groups.live_from_ms and not f.closed_reason]
+        findings = [f for f in found if f.at_ms >= self._groups.settings.live_from_ms and not f.closed_reason]
         self._report(replica, context, findings, max(progress_ms, replica.state_since_ms))
 
 

@@ -52,11 +52,6 @@ class Groups:
         """The brokers' clocks."""
         return self.memory.clock
 
-    @property
-    def live_from_ms(self) -> int:
-        """Since when telemetry is read, by the clock of the shard's instants: the coordinator's, which may step."""
-        return self.settings.live_from_ms + self.memory.rebased_ms
-
     def replica(self, group: str) -> GroupReplica:
         """Return a group's replica, with the heartbeats that the fast path has applied."""
         replica = self.group_store.replica(group)
@@ -71,7 +66,7 @@ class Groups:
             broker=self.clock.coordinator or "",
             timer_resets=self.clock.timer_resets,
             commits=self.commit_times.of_group(group, progress_ms),
-            live_from_ms=self.live_from_ms,
+            live_from_ms=self.settings.live_from_ms,
             covered_since_ms=self.clock.covered_since_ms,
             proof_arrival_ms=self.clock.accepted.settled_arrival_ms(progress_ms, thresholds.grace_ms),
             consumer_session_timeout_ms=self.settings.session_timeout_ms(group, self._type_of(group), thresholds),

@@ -47,7 +47,7 @@ class Schedule:
         if self._clock.by_records:
             self._has_records = True
             self._clock.recorded(record_ms, self._present_ms)
-            if record_ms >= self._groups.live_from_ms:
+            if record_ms >= self._groups.settings.live_from_ms:
                 self.judge_due(self._clock.record_ms - 1)
 
     def judge_due(self, until_ms: int) -> None:
@@ -85,7 +85,7 @@ class Schedule:
         settings = self._groups.settings
         record_ms, present_ms = self._clock.record_ms, self._present_ms
         behind_ms = present_ms - record_ms
-        if record_ms < self._groups.live_from_ms:
+        if record_ms < settings.live_from_ms:
             return
         if final or behind_ms >= settings.thresholds.grace_ms:
             self.judge_due(record_ms)

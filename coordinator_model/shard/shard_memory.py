@@ -87,8 +87,6 @@ class ShardMemory:
     """How far the newest line was behind the wall clock when it came. This is large while the job catches up."""
     doubts: dict[str, Doubt] = field(default_factory=dict)
     """By broker: its lines in doubt (``line_clocks``)."""
-    rebased_ms: int = 0
-    """How far all instants were moved along with the coordinator's clock."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the memory as values for JSON, except for the bytes in records that are held back."""
@@ -122,7 +120,6 @@ class ShardMemory:
             "viewed_ms": self.viewed_ms,
             "lag_ms": self.behind_ms,
             "doubts": {broker: _from_doubt(doubt) for broker, doubt in self.doubts.items()},
-            "rebased_ms": self.rebased_ms,
         }
 
     def rebase(self, delta_ms: int, until_ms: int) -> None:
@@ -136,7 +133,6 @@ class ShardMemory:
         moved.clock.brokers, moved.watch.clocks = brokers, clocks
         self.clock, self.watch, self.viewed_ms = moved.clock, moved.watch, moved.viewed_ms
         self.reported, self.deleted = moved.reported, moved.deleted
-        self.rebased_ms += delta_ms
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> "ShardMemory":
@@ -174,7 +170,6 @@ class ShardMemory:
             viewed_ms=values["viewed_ms"],
             behind_ms=values["lag_ms"],
             doubts={broker: _to_doubt(doubt) for broker, doubt in values["doubts"].items()},
-            rebased_ms=values.get("rebased_ms", 0),  # older states have none
         )
 
 

@@ -1,6 +1,5 @@
 """Lines from the future, and clocks that really step: what is told of them, and that nobody is accused for them."""
 
-from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -39,14 +38,12 @@ class Lived:
         batch_ms=SECOND_MS,
         restore=False,
         one_partition=False,
-        live_from_ms=0,
     ):
         """`clocks`: broker -> what its clock shows more at an instant. `extra`: (arrival, row) of misdated lines.
 
         `one_partition`: all brokers' lines lie in one, as they came.
         """
         self.outputs, self.rows, arrivals, offsets = [], [], [], {}
-        self.settings = replace(SETTINGS, live_from_ms=live_from_ms)
         for row in story.source_rows(until_ms):
             at_ms, shift_ms = row.timestamp_ms - T0, 0
             broker = row.key_text if row.source == "telemetry" else story.broker
@@ -60,7 +57,7 @@ class Lived:
         self._play(until_ms, wall, batch_ms, restore)
 
     def _play(self, until_ms, wall, batch_ms, restore):
-        shard = Shard.restore(0, self.settings, None)
+        shard = Shard.restore(0, SETTINGS, None)
         for end_ms in range(batch_ms, until_ms + batch_ms, batch_ms):
             rows = [row for at_ms, row in self.rows if end_ms - batch_ms <= at_ms < end_ms]
             events = [event for row in rows if row.source != CLUSTER for event in parse_row(row)]
@@ -70,12 +67,12 @@ class Lived:
                 {**o, "seq": len(self.outputs) + n} for n, o in enumerate(shard.apply(events, wall_ms=wall_ms))
             ]
             if restore:
-                shard = Shard.restore(0, self.settings, shard.dump())
+                shard = Shard.restore(0, SETTINGS, shard.dump())
         self.shard = shard
 
     @property
     def transitions(self):
-        return _transitions(read_outputs(self.outputs), self.settings)
+        return _transitions(read_outputs(self.outputs), SETTINGS)
 
     def opened(self, *rules):
         found = [t.incident for t in self.transitions if t.kind is Kind.OPENED and t.incident.rule in rules]
@@ -225,15 +222,6 @@ def test_a_death_after_a_step_is_told_in_the_brokers_time(by):
     assert lived.accusations == [("session-expired", "m2")]
     [expired] = lived.of("session-expired")
     assert expired.deadline_ms == T0 + 59_400 + 6_000 + BY[by]
-
-
-@pytest.mark.parametrize("restore", [False, True], ids=["", "with restarts"])
-@pytest.mark.parametrize("by", BY)
-def test_a_clock_set_back_to_before_the_start_hides_no_death(by, restore):
-    """What was before the monitor began is not judged. That instant moves with the coordinator's clock."""
-    story, clocks = well(100_000, m2_until_ms=60_000), {"broker-1": stepped(30_000, BY[by])}
-    lived = Lived(story, 100_000, clocks=clocks, restore=restore, live_from_ms=T0)
-    assert lived.accusations == [("session-expired", "m2")]
 
 
 @pytest.mark.parametrize("batch_ms", [1_000, 2_000])
