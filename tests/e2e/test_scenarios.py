@@ -29,10 +29,11 @@ def story(request, playing):
 
 
 def test_sessions_expire_for_exactly_those_whom_the_brokers_log_names(story):
+    """After a restart a deadline may be known within an interval only (WITHIN), if probes have no line."""
     played, printed = story
     rows = session_rows(played.truth, printed)
     assert rows, "a scenario without an expiry proves nothing"
-    assert all(row.verdict == "ok" for row in rows), "\n" + table(rows)
+    assert all(row.verdict in ("ok", "WITHIN") for row in rows), "\n" + table(rows)
 
 
 def test_no_living_member_was_ever_accused(story):
