@@ -30,7 +30,6 @@ from tests.oracle.clock_steps import (
 from tests.oracle.groups import Difference, difference
 from tests.oracle.life import Life, Look
 from tests.oracle.monitor import Monitor
-from tests.oracle.shown import removals_recorded_ms
 from tests.oracle.undecidable import class_of, class_of_view
 from tests.support.pauses import TOLERANCE_MS, ended_at_a_pause
 
@@ -105,12 +104,12 @@ class _Doubts:
         """Tell whether a coordinator loaded shortly before an instant."""
         return any(0 <= at_ms - load_ms <= MOVE_IS_RECENT_MS for load_ms in self.loads_ms)
 
-    def near(self, at_ms: int, told_ms: int, *, recorded: bool = False) -> bool:
-        """Tell whether a reported instant is near enough to the true one. ``recorded``: a record tells the true one.
+    def near(self, at_ms: int, told_ms: int) -> bool:
+        """Tell whether a reported instant is near enough to the true one.
 
         A timer that was due in a short pause runs late. Its deadline is reported, which is before the true instant.
         """
-        tolerance_ms = AFTER_A_MOVE_MS if self.moved(at_ms) and not recorded else TOLERANCE_MS
+        tolerance_ms = AFTER_A_MOVE_MS if self.moved(at_ms) else TOLERANCE_MS
         least_ms, most_ms = self.unseen_ms
         least_ms -= tolerance_ms + self._slept_ms(at_ms)
         off_ms = told_ms - at_ms
@@ -159,16 +158,10 @@ class _Removal:
     certain: bool
     broker: str
     doubts: _Doubts
-    recorded_ms: frozenset[int] = frozenset()
-    """When records were written that date a removal: the group is empty, or the member has a tombstone."""
     stepped_ms: int = 0
     """How far its broker's clock had stepped by then."""
     as_clock_steps: bool = False
     """Whether that clock stepped during the timeout or just after it. Then the cause may be unknown."""
-
-    def is_recorded(self, at_ms: int) -> bool:
-        """Tell whether a record dates the removal at an instant."""
-        return any(at_ms + ms in self.recorded_ms for ms in range(SAME_INSTANT_MS + 1))
 
 
 def judge(life: Life) -> Judgement:
@@ -411,16 +404,14 @@ def _width_ms(line: dict[str, Any]) -> int:
 def _is_dated(removal: _Removal, line: dict[str, Any], at_ms: int) -> bool:
     """Tell whether a removal's instant is reported: within the tolerance, or by an acceptable interval.
 
-    If the report states an interval, it has to hold the instant, however near the deadline is. If a record dates the
-    removal after a move, an interval alone will not do.
+    If the report states an interval, it has to hold the instant, however near the deadline is.
     """
-    recorded = removal.is_recorded(at_ms)
-    near = removal.doubts.near(at_ms, _instant(line), recorded=recorded)
+    near = removal.doubts.near(at_ms, _instant(line))
     from_ms, until_ms = (line["detail"].get(f"deadline_{end}_ms") for end in ("from", "until"))
     if from_ms is None or until_ms is None:
         return near
-    if near or (recorded and removal.doubts.moved(at_ms)):
-        return near and removal.doubts.lies_within(at_ms, from_ms, until_ms)
+    if near:
+        return removal.doubts.lies_within(at_ms, from_ms, until_ms)
     return removal.doubts.holds(at_ms, from_ms, until_ms)
 
 
@@ -463,11 +454,8 @@ def _logged(life: Life) -> Iterable[_Removal]:
     ]
     logged = dict(zip(dated, life.truth, strict=True))
     truth = sorted(dated, key=lambda event: event.at_ms)
-    recorded_ms = removals_recorded_ms(life)
     for expiry in (*session_expiries(truth), *missed_rebalances(truth)):
-        removal = _removal([logged[line] for line in expiry.lines], expiry.certain, life, doubts)
-        own_ms = recorded_ms[removal.group, ""] | recorded_ms[removal.group, removal.member_id]
-        yield replace(removal, recorded_ms=frozenset(own_ms))
+        yield _removal([logged[line] for line in expiry.lines], expiry.certain, life, doubts)
 
 
 def _doubts(life: Life, truth: Iterable[TruthEvent]) -> _Doubts:

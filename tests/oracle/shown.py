@@ -1,12 +1,11 @@
 """What the rows of a life show of its coordinators and members."""
 
 import json
-from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 from coordinator_model.brokers.coordinator_check import REFUSALS
-from coordinator_model.decode.records import RecordType, decode, record_type
+from coordinator_model.decode.records import RecordType, decode
 from coordinator_model.decode.source_row import CLUSTER, OFFSETS, TELEMETRY, SourceRow
 from tests.oracle.life import PROBE, Life
 
@@ -18,11 +17,6 @@ HELD_MS = 100
 JOIN_GROUP = b'"requestApiKeyName":"JOIN_GROUP"'
 LEAVE_GROUP = b'"requestApiKeyName":"LEAVE_GROUP"'
 ACCEPTED = b'"errorCode":0'
-MEMBER_METADATA = (
-    RecordType.CONSUMER_GROUP_MEMBER_METADATA,
-    RecordType.SHARE_GROUP_MEMBER_METADATA,
-    RecordType.STREAMS_GROUP_MEMBER_METADATA,
-)
 
 
 def lines_of(life: Life) -> Iterator[dict[str, Any]]:
@@ -177,18 +171,3 @@ def has_one_timeout(row: SourceRow, member_id: str) -> bool:
     asked = line["request"]
     own = line["response"]["memberId"] == member_id
     return own and asked.get("rebalanceTimeoutMs", asked["sessionTimeoutMs"]) == asked["sessionTimeoutMs"]
-
-
-def removals_recorded_ms(life: Life) -> dict[tuple[str, str], set[int]]:
-    """Return when records were written that date removals, by group and member: of any member if its group is empty."""
-    found: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for row in life.rows:
-        if row.source != OFFSETS or record_type(row.key) not in (RecordType.GROUP_METADATA, *MEMBER_METADATA):
-            continue
-        record = decode(row.key, row.value)
-        key, value = record.key or {}, record.value
-        if record.type in MEMBER_METADATA and value is None:
-            found[key["groupId"], key["memberId"]].add(row.timestamp_ms)
-        elif record.type == RecordType.GROUP_METADATA and value is not None and not value["members"]:
-            found[key["group"], ""].add(row.timestamp_ms)
-    return found

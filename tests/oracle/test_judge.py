@@ -4,13 +4,11 @@ from collections import Counter
 
 import pytest
 
-from coordinator_model.decode.source_row import OFFSETS, TELEMETRY, SourceRow
+from coordinator_model.decode.source_row import TELEMETRY, SourceRow
 from streaming.embedded.truth import TruthEvent
 from tests.oracle.judge import _Doubts, _is_heard_since_its_load, _logged, disagreements
 from tests.oracle.life import Life, Look
 from tests.oracle.plans import Event, Plan
-from tests.support import story
-from tests.support.records import key
 
 LONG, SHORT = _Doubts([], [(20_000, 50_000)]), _Doubts([], [(20_000, 21_500)])
 MOVE, MOVED_LATE, TWICE = (
@@ -75,36 +73,25 @@ def test_an_interval_holds_a_removal(doubts, at_ms, told, holds):
     assert doubts.holds(at_ms, *told) is holds
 
 
-# after a move: the deadline and the interval of a report, what the coordinator wrote as the session ended at 20,000 ->
-# what is wrong
+# after a move: the deadline and the interval of a report on a session that ended at 20,000 -> what is wrong
 AFTER_A_MOVE = {
-    "near, no interval": (22_900, None, None, []),
-    "near, in the interval": (22_900, (17_000, 23_000), None, []),
-    "near, but the interval ends before": (18_000, (15_000, 18_900), None, ["off"]),
-    "near, but the interval begins after": (22_900, (21_100, 23_000), None, ["off"]),
-    "far, in the interval": (24_000, (17_000, 25_000), None, []),
-    "near to the record of the empty group": (20_900, (17_000, 23_000), "empty", []),
-    "far from the record of the empty group": (22_900, (17_000, 23_000), "empty", ["off"]),
-    "far from the record, no interval": (22_900, None, "empty", ["off"]),
-    "far from the member's tombstone": (22_900, None, "tombstone", ["off"]),
-    "far from another member's tombstone": (22_900, None, "of another", []),
+    "near, no interval": (22_900, None, []),
+    "near, in the interval": (22_900, (17_000, 23_000), []),
+    "near, but the interval ends before": (18_000, (15_000, 18_900), ["off"]),
+    "near, but the interval begins after": (22_900, (21_100, 23_000), ["off"]),
+    "far, in the interval": (24_000, (17_000, 25_000), []),
 }
 
 
 @pytest.mark.parametrize("name", AFTER_A_MOVE)
-def test_after_a_move_a_stated_interval_holds_the_end_and_a_record_dates_it(name):
-    deadline_ms, interval, written, wrong = AFTER_A_MOVE[name]
+def test_after_a_move_a_stated_interval_holds_the_end(name):
+    deadline_ms, interval, wrong = AFTER_A_MOVE[name]
     logged = [("coordinator-loaded", "", "", 0), ("coordinator-loaded", "", "", 14_000)]
     logged.append(("session-expired", "g", "m", 20_000))
     truth = [TruthEvent(kind, group, member, ms, "broker-1", 0, "", "") for kind, group, member, ms in logged]
     detail = {} if interval is None else {"deadline_from_ms": interval[0], "deadline_until_ms": interval[1]}
     told = [{**REPORT, "deadline_ms": deadline_ms, "detail": detail}]
     rows = [SourceRow(TELEMETRY, "", 0, 0, 60_000, b"broker-1", b"")]
-    if written == "empty":
-        rows.append(SourceRow(OFFSETS, "", 0, 0, 20_001, key(2, "g"), story.group_metadata(2, [], None)))
-    elif written is not None:
-        member = "m" if written == "tombstone" else "n"
-        rows.append(SourceRow(OFFSETS, "", 0, 0, 20_001, key(5, "g", member), None))
     life = Life(Plan(1, "classic", 60_000, (), (), start_ms=0), rows=rows, truth=truth)
     assert [each.what for each in disagreements(life, told, Counter())] == wrong
 
