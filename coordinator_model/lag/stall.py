@@ -21,7 +21,7 @@ from coordinator_model.thresholds import Thresholds
 
 ALIVE = "alive"
 BACKLOG_MS = 5_000
-"""A commit has left a backlog if an older message waits that had been seen this long before."""
+"""A commit leaves a backlog if a message still waits that was first seen in the log this long before it."""
 
 
 class Note(StrEnum):
@@ -60,7 +60,7 @@ class Work(NamedTuple):
     backlog_ms: int = 0
     """When its newest commit of a partition with a backlog was; 0: it has committed none."""
     backlog_from_ms: int = 0
-    """The first known commit of that partition."""
+    """When the first known commit of that partition was."""
 
     def works_off_a_backlog(self, since_ms: int) -> bool:
         """Tell whether it has worked off a backlog since an instant, and kept up with no other partition meanwhile."""
@@ -109,15 +109,15 @@ def works_of(judged: Iterable[tuple[PartitionLag, int | None]]) -> Mapping[Hasha
         since_ms = 0 if p.owner is None else p.owner.since_ms
         if not p.commits or p.commits[-1].at_ms < since_ms:
             continue
-        work, last_ms, waits_ms = works[owner_key(p)], p.commits[-1].at_ms, p.waits_since_ms or 0
-        work = work._replace(newest_ms=max(work.newest_ms, last_ms))
+        owner, last_ms, waits_ms = owner_key(p), p.commits[-1].at_ms, p.waits_since_ms or 0
+        work = works[owner]._replace(newest_ms=max(works[owner].newest_ms, last_ms))
         if lag == 0 or waits_ms >= last_ms - BACKLOG_MS:
             # before the oldest waiting message came, the owner had read everything
             work = work._replace(kept_up_ms=max(work.kept_up_ms, min(last_ms, waits_ms or last_ms)))
         elif lag is not None and last_ms > work.backlog_ms:
             from_ms = next(commit.at_ms for commit in p.commits if commit.at_ms >= since_ms)
             work = work._replace(backlog_ms=last_ms, backlog_from_ms=from_ms)
-        works[owner_key(p)] = work
+        works[owner] = work
     return works
 
 

@@ -283,7 +283,7 @@ def missed_rebalances(events: Iterable[TruthEvent]) -> list[Expiry]:
     """Find the members that missed a join, sync or revocation in merged logs, in the order of their first lines.
 
     A static member's timer for its sync outlives its replacement, and then removes nobody, unless the replacement is
-    taken back because its write fails. A KIP-848 member that comes back under its own id replaces itself, and goes on.
+    rolled back because its write fails. A KIP-848 member that comes back under its own id replaces itself, and goes on.
     """
     events = list(events)
     trusted, moves = set(authoritative(events)), coordinator_moves(events)

@@ -96,9 +96,13 @@ _TEMPLATES: Final = Environment(
     finalize=lambda value: "" if value is None else value if isinstance(value, Markup) else plain(value),
 )
 _TEMPLATES.filters.update(
-    instant=instant, seconds=seconds, waited=waited, number=number_of, runs=lambda numbers: runs(sorted(numbers))
+    instant=instant,
+    seconds=seconds,
+    waited=waited,
+    number=number_of,
+    runs=lambda numbers: runs(sorted(numbers)),
+    ownership=lambda incident: ownership(incident, instant),
 )
-_TEMPLATES.filters["ownership"] = lambda incident: ownership(incident, instant)
 _TEMPLATES.globals.update(group_path=path_to, row_key=row_key, style=Markup(STYLE), script=Markup(SCRIPT))  # noqa: S704 - our own files
 
 

@@ -66,9 +66,9 @@ class Silence:
 
 
 def replaced_unseen(truth: Iterable[TruthEvent], row: "Row", capture: Path) -> bool:
-    """Tell whether nothing came of a coordinator, from a removal until another one loaded its group.
+    """Tell whether a coordinator gave no sign of life from a removal until another one had loaded its group.
 
-    Neither a line of it nor a record of the group shows the removal, so the next coordinator has the member again.
+    No line of it and no record of the group came, so nothing shows the removal: the next one has the member again.
     """
     at_ms, events = row.log_ms or 0, list(truth)
     own = next((e for e in events if (e.group, e.member_id, e.at_ms) == (row.group, row.member_id, at_ms)), None)

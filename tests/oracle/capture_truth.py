@@ -22,6 +22,7 @@ from coordinator_model.thresholds import Thresholds
 from streaming.capture.file import open_text, read_rows
 from streaming.embedded.truth import TruthEvent
 from tests.e2e.compare import Row, opened, rebalance_rows, refuted, session_rows
+from tests.e2e.silence import SAME_EXPIRY_MS
 from tests.oracle.perturb import OF_SEVERAL_BROKERS, PERTURBATIONS, arrivals
 
 CAPTURES = Path(__file__).parent.parent / "fixtures" / "captures"
@@ -33,8 +34,6 @@ COLUMNS = ("true", "unknown", "missed", "wrong cause", "off", "refuted", "false"
 OF = {"ok": "true", "WITHIN": "true", "TIE": "true", "OFF": "off"}
 UNTOLD = {"broker": "broker-1", "partition": 0, "detail": "", "line": ""}
 """What the oldest truth files do not have."""
-SAME_MS = 15_000
-"""A report that is further away is of another removal of the same member."""
 
 
 def names() -> list[str]:
@@ -97,12 +96,12 @@ def _column(row: Row, found: Iterable[Row], printed: list[Line]) -> str:
         return ""  # counted as said under another rule
     unknown = (line for line in opened(printed, MEMBER_REMOVED) if line["group"] == row.group)
     own = (line for line in unknown if line["member_id"] == row.member_id)
-    return "unknown" if any(abs(line["opened_ms"] - row.log_ms) <= SAME_MS for line in own) else "missed"
+    return "unknown" if any(abs(line["opened_ms"] - row.log_ms) <= SAME_EXPIRY_MS for line in own) else "missed"
 
 
 def _of_one_removal(one: Row, other: Row) -> bool:
     at_ms, other_ms = ((row.log_ms or row.deadline_ms or 0) for row in (one, other))
-    return (one.group, one.member_id) == (other.group, other.member_id) and abs(at_ms - other_ms) <= SAME_MS
+    return (one.group, one.member_id) == (other.group, other.member_id) and abs(at_ms - other_ms) <= SAME_EXPIRY_MS
 
 
 def table(sums: dict[str, Counter[str]]) -> str:

@@ -111,15 +111,15 @@ class _Doubts:
         """
         tolerance_ms = AFTER_A_MOVE_MS if self.moved(at_ms) else TOLERANCE_MS
         least_ms, most_ms = self.unseen_ms
-        least_ms -= tolerance_ms + self._slept_ms(at_ms)
+        least_ms -= tolerance_ms + self._delay_ms(at_ms)
         off_ms = told_ms - at_ms
         return any(least_ms <= off_ms - by_ms <= most_ms + tolerance_ms for by_ms in self.restated_ms)
 
     def lies_within(self, at_ms: int, from_ms: int, until_ms: int) -> bool:
         """Tell whether a removal lies in a reported interval. A timer that was due in a short pause runs late."""
-        return from_ms - TOLERANCE_MS <= at_ms <= until_ms + TOLERANCE_MS + self._slept_ms(at_ms)
+        return from_ms - TOLERANCE_MS <= at_ms <= until_ms + TOLERANCE_MS + self._delay_ms(at_ms)
 
-    def _slept_ms(self, at_ms: int) -> int:
+    def _delay_ms(self, at_ms: int) -> int:
         """Return by how much a timer that ran at an instant can have run late because of a short pause."""
         slept_ms = [b - a for a, b in self.pauses_ms if b - a <= SHORT_PAUSE_MS and a <= at_ms <= b + TOLERANCE_MS]
         return max(slept_ms, default=0)
