@@ -1,4 +1,4 @@
-"""The `[kafka]` table: one set of settings, explicitly mapped to the different option names of two clients."""
+"""The `[kafka]` table: one set of settings, explicitly mapped to the different option names of three clients."""
 
 import re
 from collections import Counter
@@ -174,6 +174,25 @@ class Kafka(Table):
             if self.ssl_key_password:
                 arguments["ssl_password"] = revealed(self.ssl_key_password)
         return arguments
+
+    def librdkafka_client(self) -> dict[str, Any]:
+        """Return settings for confluent-kafka's clients."""
+        settings: dict[str, Any] = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "security.protocol": self.security_protocol,
+        }
+        if self.security_protocol.startswith("SASL"):
+            settings |= {
+                "sasl.mechanism": self.sasl_mechanism,
+                "sasl.username": self.sasl_username,
+                "sasl.password": revealed(self.sasl_password),
+            }
+        if self.security_protocol.endswith("SSL"):
+            files = {"ca": self.ssl_cafile, "certificate": self.ssl_certfile, "key": self.ssl_keyfile}
+            settings |= {f"ssl.{name}.location": str(path) for name, path in files.items() if path}
+            if self.ssl_key_password:
+                settings["ssl.key.password"] = revealed(self.ssl_key_password)
+        return settings
 
     def _jaas(self) -> str:
         module = "plain.PlainLoginModule" if self.sasl_mechanism == "PLAIN" else "scram.ScramLoginModule"

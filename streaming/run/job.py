@@ -12,8 +12,9 @@ import time
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -29,6 +30,7 @@ from streaming.client_metrics.otlp import read_metrics
 from streaming.config.settings import Settings
 from streaming.config.telemetry_zone import zone_named
 from streaming.connection import diagnose
+from streaming.run import read_ahead
 from streaming.run.catch_up import CatchUp
 from streaming.run.cluster_changes import ClusterChanges
 from streaming.run.cluster_facts import TopicNames, ask_topic_names
@@ -54,19 +56,19 @@ from streaming.run.live_keys import LIVE_KEYS_FILE, LiveKeys
 from streaming.run.operator import OUTPUT_SCHEMA, STATE_SCHEMA, Operator
 from streaming.run.packing import Routing
 from streaming.run.probe import NONCE_FILE, Probe, remembered_nonce
-from streaming.run.session import JVM_SILENT, cores, is_stopped, jvm_status, start_session, stop_session
+from streaming.run.read_ahead import ReadAhead
+from streaming.run.session import JVM_SILENT, Spark, cores
 from streaming.run.sink import Sink
 from streaming.run.source import PACKED_SCHEMA, PackRows, source_rows
 from streaming.run.spark_offsets import read_all_from_ms, topics_read
 from streaming.run.topic_ids import TOPIC_IDS_FILE, TopicIds
-from streaming.run.topics import Assigned, Existing, Topics
+from streaming.run.topics import Assigned, Existing, Offsets, Topics
 from streaming.store import Store, StoreError
 from streaming.store.batch import CheckpointMismatchError
 from streaming.store.lease import Lease, LeaseHeldError
 from streaming.store.store import NEVER_LATE_MS
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
 log = structlog.get_logger(__name__)
@@ -116,11 +118,10 @@ def run_job(
         if not _acquired(store, lease, stop, standby=run.standby):
             return
         stack.enter_context(lease.kept())
-        spark = start_session(run, shuffle_partitions)
-        stack.callback(stop_session, spark)
+        spark = Spark(run, shuffle_partitions)
+        stack.callback(spark.stop)
         nonce = remembered_nonce(run.data_folder / NONCE_FILE)
         probe = stack.enter_context(Probe(settings.kafka.python_client(), nonce=nonce))
-        gc.freeze()  # what is loaded stays: the rows of each batch trigger collections, which would scan it again
         job = Job(
             settings,
             stop,
@@ -148,7 +149,7 @@ class Job:
     probe: Probe
     store: Store
     lease: Lease
-    spark: "SparkSession"
+    spark: Spark
     shuffle_partitions: int
     on_batch: Callable[[Mapping[str, Any]], None]
     reload: Callable[[Settings], Settings | None]
@@ -180,7 +181,7 @@ class Job:
             except (KafkaError, PySparkException, Py4JJavaError, SQLAlchemyError) as error:
                 self._failed(error)
             except JVM_SILENT as error:
-                if (status := jvm_status(self.spark)) is not None:
+                if (status := self.spark.exit_status()) is not None:
                     told = f"Spark's JVM has ended (exit status {status}), so run ends too"
                     raise RunError(f"{told}. Start run again: it continues from its checkpoint") from error
                 self._failed(error)
@@ -304,8 +305,7 @@ class Job:
             settings.kafka.offsets_topic, assigned, checkpoint.live_from_ms - TELEMETRY_BEFORE_MS
         )
         partitions = len(assigned[settings.kafka.offsets_topic])
-        lanes = lane_names(self.spark, self.shuffle_partitions)
-        routing = Routing(partitions, run.operator_key, run.shard_split, lanes)
+        routing = Routing(partitions, run.operator_key, run.shard_split)
         live_keys_file = checkpoint.folder.absolute() / LIVE_KEYS_FILE
         cluster_file = checkpoint.folder.absolute() / CLUSTER_FILE
         pack = PackRows(
@@ -320,9 +320,11 @@ class Job:
             checkpoint.live_from_ms,
             checkpoint.live_from_ms - max(TELEMETRY_BEFORE_MS, settings.history_ms()),
         )
-        operator = Operator(self._shard_settings(partitions, checkpoint.live_from_ms))
+        shard_settings = self._shard_settings(partitions, checkpoint.live_from_ms)
+        pack = self._start_spark(checkpoint, assigned, pack)
+        operator = Operator(shard_settings, read_ahead=self._read_ahead(checkpoint, starts))
         return (
-            source_rows(self.spark, settings.kafka, assigned, starts)
+            source_rows(self.spark.session, settings.kafka, assigned, starts)
             .mapInArrow(pack, PACKED_SCHEMA)
             .groupBy("lane")
             .applyInPandasWithState(operator, OUTPUT_SCHEMA, STATE_SCHEMA, "append", GroupStateTimeout.NoTimeout)
@@ -331,6 +333,27 @@ class Job:
             .trigger(processingTime=f"{run.trigger_ms} milliseconds")
             .start()
         )
+
+    def _start_spark(self, checkpoint: Checkpoint, assigned: Assigned, pack: PackRows) -> PackRows:
+        """Start Spark if necessary, and read ahead meanwhile for a fresh checkpoint; return `pack` with lanes."""
+        kafka, starts_now = self.settings.kafka, not self.spark.is_started
+        is_useful = starts_now and not checkpoint.resumed and pack.routing.operator_key == "shard"
+        partitions = assigned[kafka.offsets_topic] if is_useful else ()
+        with ReadAhead(kafka.librdkafka_client(), kafka.offsets_topic, partitions, pack) as reading:
+            lanes = lane_names(self.spark.session, self.shuffle_partitions)
+        routing = replace(pack.routing, lanes=lanes)
+        reading.keep(checkpoint.folder, routing)
+        if starts_now:
+            gc.freeze()  # what is loaded stays: the rows of each batch trigger collections, which would scan it again
+        return replace(pack, routing=routing)
+
+    def _read_ahead(self, checkpoint: Checkpoint, starts: Offsets) -> Path | None:
+        """Return the folder of what was read ahead for the first batch, and let Spark begin after it, or None."""
+        if checkpoint.committed:
+            read_ahead.discard(checkpoint.folder)
+        following = read_ahead.next_offsets(checkpoint.folder)
+        starts[self.settings.kafka.offsets_topic] |= following
+        return checkpoint.folder.absolute() / read_ahead.FOLDER if following else None
 
     def _watch(
         self, query: "StreamingQuery", sink: Sink, catch_up: CatchUp, assigned: Assigned, forget: AbstractSet[str]
@@ -403,7 +426,7 @@ class Job:
 
     def _doubt(self, reason: str) -> None:
         """Set a checkpoint aside that repeatedly cannot be read. Raises `RunError` if only a new process can help."""
-        if is_stopped(self.spark):
+        if self.spark.has_stopped():
             raise RunError(f"Spark has stopped: {reason}. Start run again: it continues from its checkpoint")
         if self.unexplained >= GIVE_UP_AFTER:
             folder = self.settings.run.data_folder.absolute()

@@ -14,6 +14,7 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ from streaming.run.packing import (
     shard_of_key,
     unpack,
 )
+from streaming.run.read_ahead import Rows, rows_of
 from streaming.run.state_cell import StateCell
 from streaming.run.worker import without_collections
 
@@ -78,10 +80,13 @@ class Operator:
     settings: ShardSettings
     query: int = field(default_factory=lambda: random.getrandbits(31))
     """Identifies this start of the query."""
+    read_ahead: Path | None = None
+    """The folder of the rows that a lane without state applies first (`streaming.run.read_ahead`)."""
 
     def __call__(self, key: tuple[str], rows: Iterable[pd.DataFrame], state: StateCell) -> Iterator[pd.DataFrame]:
         """Apply the rows of a batch to a lane; yield a row for each operator key that has outputs."""
-        packed, said = _by_key(rows), dict[str, list[dict[str, Any]]]()
+        before = rows_of(self.read_ahead, key[0]) if self.read_ahead is not None and not state.exists else {}
+        packed, said = _by_key(rows, before), dict[str, list[dict[str, Any]]]()
         if rejected := unpack(packed.pop(QUARANTINE_KEY, ())):
             quarantined = [quarantine_output(self.settings.cluster, row) for row in rejected_in(rejected)]
             said[QUARANTINE_KEY] = quarantined + self._of_no_key(rejected)
@@ -92,9 +97,7 @@ class Operator:
         if told:  # from an array: making a frame from lists takes four times as long
             yield pd.DataFrame(np.array(told, dtype=object), columns=_COLUMNS, copy=False)
 
-    def _advance(
-        self, name: str, packed: dict[str, list[bytes]], state: StateCell
-    ) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    def _advance(self, name: str, packed: Rows, state: StateCell) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         """Advance the shards of a lane that got rows, and save all its shards; yield the outputs of each key."""
         lane, wall_ms = self._lane(name, state), state.getCurrentProcessingTimeMs()
         for key, rows in packed.items():
@@ -159,9 +162,9 @@ class Operator:
         return told
 
 
-def _by_key(rows: Iterable[pd.DataFrame]) -> dict[str, list[bytes]]:
-    """Group a lane's payloads by operator key, still packed."""
-    packed: dict[str, list[bytes]] = {}
+def _by_key(rows: Iterable[pd.DataFrame], before: Rows) -> Rows:
+    """Group a lane's payloads by operator key, still packed, after those that come before them."""
+    packed = dict(before)
     for frame in rows:
         for key, payload in zip(frame["key"], frame["payload"], strict=True):
             packed.setdefault(key, []).append(payload)

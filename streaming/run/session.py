@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,48 @@ LATE_C2 = (
 """Ten times the JVM's defaults, so that its second compiler does not compile what only the start of Spark runs."""
 
 
+class Spark:
+    """The job's Spark session, which starts when it is first needed; raises `RunError` if Java is missing."""
+
+    def __init__(self, run: Run, shuffle_partitions: int) -> None:
+        require_java()
+        self._run, self._shuffle_partitions = run, shuffle_partitions
+
+    @cached_property
+    def session(self) -> SparkSession:
+        """The session; raises `RunError` if Spark does not start."""
+        return start_session(self._run, self._shuffle_partitions)
+
+    @property
+    def is_started(self) -> bool:
+        """Whether the session has been started."""
+        return "session" in vars(self)
+
+    def exit_status(self) -> int | None:
+        """Return the exit status of Spark's JVM (negative: a signal), or None if it runs or was not started.
+
+        Called once the JVM has stopped answering: waits a while for its end.
+        """
+        try:
+            return int(self.session.sparkContext._gateway.proc.wait(JVM_ENDS_S)) if self.is_started else None  # noqa: SLF001 - nothing public has it
+        except subprocess.TimeoutExpired:
+            return None
+
+    def has_stopped(self) -> bool:
+        """Tell whether Spark has stopped by itself, as it does if it runs out of memory or its master drops it."""
+        with suppress(*JVM_SILENT):
+            return self.is_started and bool(self.session.sparkContext._jsc.sc().isStopped())  # noqa: SLF001 - as above
+        return False
+
+    def stop(self) -> None:
+        """Stop the session; if its JVM is gone, there is nothing left to stop."""
+        with suppress(*JVM_SILENT), warnings.catch_warnings(action="ignore"):
+            if self.is_started:
+                self.session.stop()
+
+
 def start_session(run: Run, shuffle_partitions: int, more: Mapping[str, str] | None = None) -> SparkSession:
-    """Start Spark; raises `RunError` if Java or the Kafka connector is missing."""
-    require_java()
+    """Start Spark; raises `RunError` if the Kafka connector is missing, or if it does not start."""
     jars = ",".join(map(str, connector_jars()))
     # Otherwise workers run the first `python3` on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -67,30 +107,6 @@ def _without_checksums(session: SparkSession) -> None:
     context: Any = session.sparkContext
     files = context._jvm.org.apache.hadoop.fs.FileSystem  # noqa: SLF001 - nothing public has it
     files.getLocal(context._jsc.hadoopConfiguration()).setWriteChecksum(False)  # noqa: SLF001
-
-
-def jvm_status(session: SparkSession) -> int | None:
-    """Return the exit status of Spark's JVM (negative: a signal), or None if it still runs.
-
-    Called once the JVM has stopped answering: waits a while for its end.
-    """
-    try:
-        return int(session.sparkContext._gateway.proc.wait(JVM_ENDS_S))  # noqa: SLF001 - nothing public has it
-    except subprocess.TimeoutExpired:
-        return None
-
-
-def is_stopped(session: SparkSession) -> bool:
-    """Tell whether Spark has stopped by itself, as it does if it runs out of memory or its master drops it."""
-    with suppress(*JVM_SILENT):
-        return bool(session.sparkContext._jsc.sc().isStopped())  # noqa: SLF001 - nothing public has it
-    return False
-
-
-def stop_session(session: SparkSession) -> None:
-    """Stop Spark; if its JVM is gone, there is nothing left to stop."""
-    with suppress(*JVM_SILENT), warnings.catch_warnings(action="ignore"):
-        session.stop()
 
 
 def settings(shuffle_partitions: int) -> dict[str, str]:

@@ -262,21 +262,17 @@ def cold_start(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespa
     begin = time.time()
     with running(folder) as job:
         cold.await_rows(folder / "monitor.db", "SELECT count(*) FROM groups", options.groups)
-        total_s, used = time.time() - begin, usage_of(job.pid)
+        total_s = time.time() - begin
         cold.await_rows(folder / "monitor.db", "SELECT count(*) FROM lags WHERE complete", options.groups)
-        lags_s = time.time() - begin
-        while sum(batch["rows"] for batch in batches(folder)) < options.records:  # told once the batch has ended
-            time.sleep(0.2)
+        lags_s, used = time.time() - begin, usage_of(job.pid)
     reader_s.append(cold.read_bare(servers, OFFSETS_TOPIC, options.records))
-    busy_s, bare_s = busy([batch for batch in batches(folder) if batch["rows"]]), min(reader_s)
-    pace = f"{options.records / busy_s:,.0f} a second, {busy_s:.1f} s busy"
+    bare_s = min(reader_s)
     readers = " and ".join(f"{seconds:.1f} s" for seconds in reader_s) + f" ({cpu_s:.1f} s of CPU time)"
-    print(f"| cold start, {options.records:,} records | {pace} |")
-    print(f"| … until all groups are in view, with the start of Spark | {total_s:.1f} s |")
+    print(f"| cold start, {options.records:,} records, until all groups are in view | {total_s:.1f} s |")
     print(f"| … until all lags are in view | {lags_s:.1f} s |")
     print(f"| … `run` on an empty topic, until its first batch has ended | {empty_s:.1f} s |")
     print(f"| … a bare reader, before and after | {readers} |")
-    print(f"| … above the empty topic, in times of the reader's {bare_s:.1f} s | {(total_s - empty_s) / bare_s:.1f} |")
+    print(f"| … above the empty topic, in times of the reader's {bare_s:.1f} s | {(lags_s - empty_s) / bare_s:.1f} |")
     report_more(used, idle)
     if options.floor:
         floor_s, used = await_read(
@@ -294,7 +290,8 @@ def report_more(used: dict[str, Usage], idle: dict[str, Usage]) -> None:
     """Print what each program used beyond its use on an empty topic."""
     for name, usage in sorted(used.items()):
         more_s = usage.cpu_s - (idle[name].cpu_s if name in idle else 0)
-        print(f"| … {name} | {usage.cpu_s:.1f} s of CPU time, {more_s:.1f} s of it above the empty topic |")
+        memory = f"{usage.rss_bytes / 2**20:,.0f} MiB"
+        print(f"| … {name} | {usage.cpu_s:.1f} s of CPU time, {more_s:.1f} s of it above the empty topic; {memory} |")
 
 
 def report_large(folder: Path) -> None:

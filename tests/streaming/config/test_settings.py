@@ -121,7 +121,17 @@ def test_kafka_python_gets_its_own_names(full):
     }
 
 
-def test_client_certificates_reach_both_clients(write, tmp_path):
+def test_librdkafka_gets_its_own_names(full):
+    assert full.kafka.librdkafka_client() == {
+        "bootstrap.servers": "a:9093, b:9093",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "monitor",
+        "sasl.password": 'pa"ss\\w',
+    }
+
+
+def test_client_certificates_reach_all_clients(write, tmp_path):
     for name in ("ca", "cert", "key"):
         (tmp_path / f"{name}.pem").write_text(f"-----{name}-----\n")
     (tmp_path / "secret").write_text("hush\n")
@@ -141,6 +151,11 @@ ssl_key_password_file = "{tmp_path}/secret"
     assert options["kafka.ssl.key.password"] == "hush"
     assert kafka.python_client()["ssl_password"] == "hush"
     assert kafka.python_client()["ssl_certfile"] == f"{tmp_path}/cert.pem"
+    ours = kafka.librdkafka_client()
+    assert [ours[f"ssl.{name}.location"] for name in ("ca", "certificate", "key")] == [
+        f"{tmp_path}/{name}.pem" for name in ("ca", "cert", "key")
+    ]
+    assert ours["ssl.key.password"] == "hush"
 
 
 def test_the_store_password_is_quoted_into_the_url(full):

@@ -25,7 +25,7 @@ def job(tmp_path):
     names = ("topics", "probe", "store", "spark", "on_batch", "reload", "on_catch_up")
     parts = {name: MagicMock() for name in names} | {"lease": SimpleNamespace(lost=None), "shuffle_partitions": 1}
     made = Job(settings, stop, **parts)
-    made.spark.sparkContext._jsc.sc().isStopped.return_value = False
+    made.spark.has_stopped.return_value = False
     made._checkpoint = Checkpoint("checkpoint-1", tmp_path / "checkpoint-1", 0, resumed=True)
     commits = made._checkpoint.folder / "commits"
     commits.mkdir(parents=True)
@@ -62,7 +62,7 @@ def test_no_other_failure_costs_a_good_checkpoint_and_in_the_end_run_ends(job):
 
 def test_run_ends_at_once_if_spark_has_stopped(job):
     """A new process starts a new Spark. In this one nothing would ever work again."""
-    job.spark.sparkContext._jsc.sc().isStopped.return_value = True
+    job.spark.has_stopped.return_value = True
     with pytest.raises(RunError, match="Spark has stopped"):
         fails(job, "IllegalStateException: Cannot call methods on a stopped SparkContext.")
     assert goes_on(job)

@@ -1,6 +1,7 @@
 import base64
 import gzip
 import json
+import marshal
 from dataclasses import replace
 from itertools import cycle, islice, repeat
 from pathlib import Path
@@ -123,6 +124,23 @@ def test_a_shard_decoded_from_its_state_says_the_same_as_one_kept_in_the_worker(
     decoded, kept = ([o for o in play(each) if o["kind"] == "report"] for each in (workers, ONE))
     assert decoded == kept
     assert any(report["findings"] for report in kept)
+
+
+def test_a_lane_without_state_first_applies_what_was_read_ahead(tmp_path):
+    first, second, third, *_ = batches()
+    (tmp_path / LANE).write_bytes(marshal.dumps({KEY: first, OTHER_KEY: other_payloads(0)}, 2))
+    ahead, whole = Operator(SETTINGS, 1, tmp_path), Operator(SETTINGS, 1)
+    cell, expected = MemoryCell(), MemoryCell()
+    together = {KEY: first + second, OTHER_KEY: other_payloads(0)}
+    assert outputs_by_key(ahead, cell, {KEY: second}) == outputs_by_key(whole, expected, together)
+    assert outputs_by_key(ahead, cell, {KEY: third}) == outputs_by_key(whole, expected, {KEY: third})
+
+
+def test_rows_that_were_read_ahead_and_are_gone_fail_the_batch(tmp_path):
+    """Spark begins after them, so nobody would ever read them again."""
+    first, *_ = batches()
+    with pytest.raises(FileNotFoundError):
+        outputs(Operator(SETTINGS, 1, tmp_path), MemoryCell(), first)
 
 
 def test_the_workers_copy_is_not_used_when_another_batch_won():

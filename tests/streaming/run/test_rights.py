@@ -3,17 +3,21 @@
 import shlex
 from itertools import pairwise
 
+import pyarrow as pa
 import pytest
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.admin import ACL, ACLOperation, ACLPermissionType, ACLResourcePatternType, ResourcePattern, ResourceType
 from kafka.structs import OffsetAndMetadata
 from pydantic import SecretStr
 
+from coordinator_model.shard.sharding import shard_of
 from streaming.config.kafka import Kafka
 from streaming.config.settings import Run, Settings
 from streaming.doctor.check import Status
 from streaming.doctor.cluster import check_cluster, create_topics
 from streaming.doctor.rights import acl_lines
+from streaming.run.packing import Routing
+from streaming.run.read_ahead import FOLDER, ReadAhead, rows_of
 from streaming.run.session import start_session
 from tests.streaming.run.test_source import read
 from tests.support.parts import skip_without_broker
@@ -86,6 +90,18 @@ def test_what_doctor_prints_is_enough_to_read_and_no_more_is_asked_for(secured, 
     finally:
         session.stop()
     assert any(b"canary" in row.key for row in rows)
+    with ReadAhead(kafka.librdkafka_client(), kafka.offsets_topic, range(50), named) as reading:
+        reading._thread.join(60)
+    reading.keep(tmp_path, Routing(50, lanes=("0",)))
+    assert rows_of(tmp_path / FOLDER, "0") == {f"{shard_of('canary', 50):03}": [b"canary"]}
+
+
+def named(batches):
+    """Pack nothing but the name of the group that the test uses."""
+    for batch in batches:
+        for row in batch.to_pylist():
+            if b"canary" in row["key"]:
+                yield pa.RecordBatch.from_pydict({"key": [f"{row['partition']:03}"], "payload": [b"canary"]})
 
 
 def test_who_may_not_create_topics_gets_the_command_for_somebody_who_may(kafka):
