@@ -31,8 +31,8 @@ from tests.e2e.silence import (
     Silence,
     heartbeats_by_group,
     lines_by_broker,
+    members_shown_ms,
     replaced_unseen,
-    shown_ms,
 )
 from tests.e2e.world import Played
 from tests.support.pauses import TOLERANCE_MS, ended_at_a_pause
@@ -266,24 +266,20 @@ def died_unseen(truth: Sequence[TruthEvent], row: Row, capture: Path) -> bool:
     """Tell whether a coordinator removed a member as a join phase ended, and was replaced before anything showed it.
 
     A classic group's generation is written once its leader has sent the assignments. The next coordinator loads the
-    generation before, with the member. If the member had rejoined, every line and every record would be the same.
+    generation before, with the member. Only the leader's answers list the members: to the others, every answer is the
+    same whether the member had rejoined or not.
     """
     at_ms = row.log_ms or 0
     after = [event for event in truth if event.at_ms >= at_ms]
     began = next((event for event in after if event.kind == "generation" and event.group == row.group), None)
     if began is None or began.at_ms > at_ms + TIE_MS:
         return False
-    partition = began.partition
-    ends = (
-        event
-        for event in after[after.index(began) + 1 :]
-        if (event.kind in GENERATION_ENDS and event.group == row.group)
-        or (event.kind == "coordinator-loaded" and event.partition == partition)
-    )
-    end = next(ends, None)
-    if end is None or end.kind != "coordinator-loaded" or end.broker == began.broker:
+    loads = (event for event in after if event.kind == "coordinator-loaded" and event.partition == began.partition)
+    load = next((event for event in loads if event.at_ms > began.at_ms), None)
+    if load is None or load.broker == began.broker:
         return False
-    return not any(at_ms <= ms <= end.at_ms for ms in shown_ms(capture, row.group, began.broker))
+    shown = members_shown_ms(capture, row.group, began.broker, row.member_id)
+    return not any(at_ms <= ms <= load.at_ms for ms in shown)
 
 
 def with_ties(sessions: list[Row], rebalances: list[Row]) -> tuple[list[Row], list[Row]]:

@@ -116,3 +116,27 @@ def shown_ms(capture: Path, group: str, broker: str) -> list[int]:
             if (row.source == OFFSETS and in_key in (row.key or b""))
             or (row.source == TELEMETRY and row.key_text == broker and in_line in (row.value or b""))
         ]
+
+
+def members_shown_ms(capture: Path, group: str, broker: str, member_id: str) -> list[int]:
+    """Return when a group's records, or the broker's lines, showed whether a member is in the group.
+
+    Such lines name the member, or list all members: the JoinGroup answers and the assignments of a leader.
+    """
+    in_key = len(group.encode()).to_bytes(2) + group.encode()
+    in_line, telling = (
+        json.dumps(group).encode(),
+        (json.dumps(member_id).encode(), b'"members":[{', b'"assignments":[{'),
+    )
+    with open_text(capture) as lines:
+        return [
+            row.timestamp_ms
+            for row in read_rows(lines)
+            if (row.source == OFFSETS and in_key in (row.key or b""))
+            or (
+                row.source == TELEMETRY
+                and row.key_text == broker
+                and in_line in (value := row.value or b"")
+                and any(sign in value for sign in telling)
+            )
+        ]

@@ -632,13 +632,21 @@ def test_a_member_is_named_by_what_tells_that_it_was_one(value, tells, tmp_path)
     assert named(Played("c", tmp_path), member) is tells
 
 
+def answered(*members):
+    """The line of another member's JoinGroup, as the leader if it gets the members."""
+    answer = {"throttleTimeMs": 0, "errorCode": 0, "memberId": "other", "members": list(members)}
+    return line("JOIN_GROUP", {**JOIN, "memberId": "other"}, answer)
+
+
 UNSEEN = {
     "replaced before anything showed it": ([], "broker-2", 0, "UNTOLD"),
-    "the broker answered": (["line"], "broker-2", 0, "MISSING"),
+    "the broker answered the member": (["line"], "broker-2", 0, "MISSING"),
+    "the broker answered another follower": (["follower"], "broker-2", 0, "UNTOLD"),
+    "the broker answered the leader": (["leader"], "broker-2", 0, "MISSING"),
     "a record was written": (["record"], "broker-2", 0, "MISSING"),
     "another broker's line shows nothing": (["other"], "broker-2", 0, "UNTOLD"),
     "the broker itself loaded it again": ([], "broker-1", 0, "MISSING"),
-    "the coordinator went on": ([], "broker-2", 2_000, "MISSING"),
+    "the next phase began, and nobody is seen to end it": ([], "broker-2", 2_000, "UNTOLD"),
 }
 
 
@@ -647,7 +655,9 @@ def test_a_generation_that_nothing_showed_can_have_had_any_members(name, tmp_pat
     rows, loaded_by, next_ms, verdict = UNSEEN[name]
     place = {"topic": "t", "partition": 3, "offset": 0, "timestamp_ms": 51_000}
     made = {
-        "line": {**place, "source": "telemetry", "key": "broker-1", "value": heartbeat_line(error=25)},
+        "line": {**place, "source": "telemetry", "key": "broker-1", "value": heartbeat_line(member="m", error=25)},
+        "follower": {**place, "source": "telemetry", "key": "broker-1", "value": answered()},
+        "leader": {**place, "source": "telemetry", "key": "broker-1", "value": answered({"memberId": "other"})},
         "other": {**place, "source": "telemetry", "key": "broker-2", "value": heartbeat_line(error=16)},
         "record": {**place, "source": "offsets", "key": base64.b64encode(b"\x00\x02\x00\x01g").decode(), "value": ""},
     }

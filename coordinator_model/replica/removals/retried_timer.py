@@ -76,10 +76,16 @@ def _former_ends_ms(replica: GroupReplica, member: Member, timeout_ms: int) -> l
 
 
 def is_of_a_rebalance(replica: GroupReplica, departure: Departure) -> bool:
-    """Tell whether the removal is a retry of a rebalance timer that had removed the member before."""
+    """Tell whether the removal is a retry of a rebalance timer that had removed the member before.
+
+    If another timer has removed the member since then, the retry is of that one.
+    """
     name = who(departure.member)
-    missed = (seen for seen in replica.violations if seen.client == name and seen.cause == Cause.REBALANCE_TIMEOUT)
-    return _is_tried_again(replica, departure, (seen.at_ms for seen in missed))
+    mine = (seen for seen in replica.known_violations if seen.client == name and seen.at_ms < departure.removed_ms)
+    last = max(mine, key=lambda seen: seen.at_ms, default=None)
+    if last is None or last.cause != Cause.REBALANCE_TIMEOUT:
+        return False
+    return _is_tried_again(replica, departure, (last.at_ms,))
 
 
 def _is_tried_again(replica: GroupReplica, departure: Departure, ran_ms: Iterable[int]) -> bool:

@@ -1,14 +1,18 @@
 """What stalled writes explain: heartbeats that have no line yet, timers that run again. Seen in chaos seed 120001."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from coordinator_model.brokers.timer_reset import TimerReset
+from coordinator_model.client import who
 from coordinator_model.events import JoinAnswered
 from coordinator_model.replica import join
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
-from coordinator_model.replica.removals import judge
+from coordinator_model.replica.notes import Violation
+from coordinator_model.replica.removals import judge, retried_timer
 from coordinator_model.replica.removals.case import Uncertain
 from coordinator_model.states import Cause, GroupState, GroupType
 from coordinator_model.thresholds import Thresholds
@@ -117,3 +121,19 @@ def test_a_session_that_a_stalled_heartbeat_restarted_began_no_join_phase():
     story.record(20_040, 2, "m2", new).sync(20_050, "m2", 2, leader=True).sync(20_050, "m1-next", 2)
     told = story.beats("m2", 21_000, 30_000, 2).beats("m1-next", 21_000, 30_000, 2).play(30_000)
     assert told.accusations == []
+
+
+# who removed m1 5,518 ms ago -> whether its removal is a retry of the rebalance timer that removed it 22,096 ms ago
+REMOVED_SINCE = {"nobody": (None, True), "its session timer": (Cause.SESSION_TIMEOUT, False)}
+
+
+@pytest.mark.parametrize("name", REMOVED_SINCE)
+def test_a_retry_is_of_the_timer_that_removed_the_member_last(name):
+    """A retry comes each 5,500 ms, so the older removal fits as well. Seen on real brokers (chaos seed 170001)."""
+    cause, retried = REMOVED_SINCE[name]
+    member, removed_ms = Member("m1", client_id="c"), 40_000
+    replica = GroupReplica("g", violations=[Violation(who(member), removed_ms - 22_096, Cause.REBALANCE_TIMEOUT)])
+    if cause is not None:
+        replica.violations.append(Violation(who(member), removed_ms - 5_518, cause))
+    departure = SimpleNamespace(member=member, removed_ms=removed_ms, may_be_retried=True)
+    assert retried_timer.is_of_a_rebalance(replica, departure) is retried
