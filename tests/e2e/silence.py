@@ -68,7 +68,8 @@ class Silence:
 def replaced_unseen(truth: Iterable[TruthEvent], row: "Row", capture: Path) -> bool:
     """Tell whether a coordinator gave no sign of life from a removal until another one had loaded its group.
 
-    No line of it and no record of the group came, so nothing shows the removal: the next one has the member again.
+    No line of it and no record of the group came, so nothing shows the removal: the next one has the member again. A
+    static member may also have a successor by then. Records show only the successor, as if it had come in time.
     """
     at_ms, events = row.log_ms or 0, list(truth)
     own = next((e for e in events if (e.group, e.member_id, e.at_ms) == (row.group, row.member_id, at_ms)), None)
@@ -76,11 +77,22 @@ def replaced_unseen(truth: Iterable[TruthEvent], row: "Row", capture: Path) -> b
         return False
     loads = (e for e in events if e.kind == "coordinator-loaded" and e.partition == own.partition)
     loaded_ms = next((load.at_ms for load in loads if load.at_ms > at_ms and load.broker != own.broker), None)
-    ends = [e.at_ms for e in events if e.group == row.group and e.kind in ("generation", "empty")]
-    if loaded_ms is None or any(at_ms < ms <= loaded_ms for ms in ends):
+    if loaded_ms is None:
         return False
-    seen_ms = [*lines_by_broker(capture).get(own.broker, ()), *shown_ms(capture, row.group, own.broker)]
+    unseen = [e for e in events if e.group == row.group and at_ms < e.at_ms <= loaded_ms]
+    seen_ms = list(lines_by_broker(capture).get(own.broker, ()))
+    if not any(_is_successor(e, row.member_id) for e in unseen):
+        if any(e.kind in ("generation", "empty") for e in unseen):
+            return False
+        seen_ms += shown_ms(capture, row.group, own.broker)
     return not any(at_ms <= ms <= loaded_ms for ms in seen_ms)
+
+
+def _is_successor(event: TruthEvent, member_id: str) -> bool:
+    """Tell whether a static member joined that has the instance id of another: it is in the ids of both."""
+    uuid_length = len("-00000000-0000-0000-0000-000000000000")
+    is_static = event.kind == "joined" and event.line.startswith("Static member")
+    return is_static and event.member_id[:-uuid_length] == member_id[:-uuid_length]
 
 
 def heartbeats_by_group(capture: Path) -> dict[str, list[int]]:

@@ -137,6 +137,39 @@ def test_a_removal_that_its_coordinator_did_not_outlive_is_not_demanded(name, tm
     assert [row.verdict for row in rows] == [verdict]
 
 
+INSTANCE, ANOTHER = (f"pod-1-{digit * 8}-0000-0000-0000-000000000000" for digit in "12")
+# what was logged before broker-2 loaded the group, whether a line of broker-1 came -> verdict
+SUCCEEDED = {
+    "nothing": ([], False, "UNTOLD"),
+    "nothing, but the broker answered somebody": ([], True, "MISSING"),
+    "a generation without the member": ([("generation", "", "")], False, "MISSING"),
+    "a static successor and its generation": (
+        [("joined", ANOTHER, "Static member joins"), ("generation", "", "")],
+        False,
+        "UNTOLD",
+    ),
+    "a static successor, but the broker answered": ([("joined", ANOTHER, "Static member joins")], True, "MISSING"),
+    "a dynamic member of the same client": (
+        [("joined", ANOTHER, "Pending dynamic member"), ("generation", "", "")],
+        False,
+        "MISSING",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SUCCEEDED)
+def test_a_removal_by_a_coordinator_that_is_replaced_unseen_is_not_demanded(name, tmp_path):
+    events, telling, verdict = SUCCEEDED[name]
+    lines = [(51_000, heartbeat_line("other"))] if telling else []
+    capture = captured_lines(tmp_path, lines, key="broker-1")
+    truth = [
+        logged(50_000, member_id=INSTANCE),
+        *(logged(50_500, kind=kind, member_id=member)._replace(line=text) for kind, member, text in events),
+        logged(60_000, kind="coordinator-loaded", member_id="")._replace(broker="broker-2"),
+    ]
+    assert [row.verdict for row in session_rows(truth, recorded(), capture=capture)] == [verdict]
+
+
 # the instants of broker-1's lines, and what we report of its removal at 50,000 -> the verdict
 SILENCES = {
     "its lines were lost": ([40_000, 60_000], "unknown", "UNTOLD"),
