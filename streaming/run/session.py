@@ -33,16 +33,31 @@ LATE_C2 = (
 
 
 class Spark:
-    """The job's Spark session, which starts when it is first needed; raises `RunError` if Java is missing."""
+    """The job's Spark session, which starts when it is first needed.
 
-    def __init__(self, run: Run, shuffle_partitions: int) -> None:
+    Raises `RunError` if Java or the Kafka connector is missing.
+    """
+
+    def __init__(self, run: Run, shuffle_partitions: int, more: Mapping[str, str] | None = None) -> None:
         require_java()
-        self._run, self._shuffle_partitions = run, shuffle_partitions
+        jars = {"spark.jars": ",".join(map(str, connector_jars()))}
+        self._run, self._settings = run, settings(shuffle_partitions) | jars | dict(more or {})
 
     @cached_property
     def session(self) -> SparkSession:
         """The session; raises `RunError` if Spark does not start."""
-        return start_session(self._run, self._shuffle_partitions)
+        # Otherwise workers run the first `python3` on the PATH.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        logging.getLogger("py4j").setLevel(logging.ERROR)
+        wanted = {"spark.app.name": "group-monitor", "spark.master": self._run.master}
+        wanted |= network_settings(self._run) | self._settings
+        try:
+            launch_jvm(self._run, wanted)
+            session = SparkSession.builder.config(map=wanted).getOrCreate()
+            _without_checksums(session)
+        except Exception as error:
+            raise RunError(f"Spark does not start: {_first_line(error)}") from error
+        return session
 
     @property
     def is_started(self) -> bool:
@@ -70,23 +85,6 @@ class Spark:
         with suppress(*JVM_SILENT), warnings.catch_warnings(action="ignore"):
             if self.is_started:
                 self.session.stop()
-
-
-def start_session(run: Run, shuffle_partitions: int, more: Mapping[str, str] | None = None) -> SparkSession:
-    """Start Spark; raises `RunError` if the Kafka connector is missing, or if it does not start."""
-    jars = ",".join(map(str, connector_jars()))
-    # Otherwise workers run the first `python3` on the PATH.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    logging.getLogger("py4j").setLevel(logging.ERROR)
-    wanted = {"spark.app.name": "group-monitor", "spark.master": run.master, "spark.jars": jars}
-    wanted |= settings(shuffle_partitions) | network_settings(run) | dict(more or {})
-    try:
-        launch_jvm(run, wanted)
-        session = SparkSession.builder.config(map=wanted).getOrCreate()
-        _without_checksums(session)
-    except Exception as error:
-        raise RunError(f"Spark does not start: {_first_line(error)}") from error
-    return session
 
 
 def cores(master: str) -> int:

@@ -18,7 +18,7 @@ from streaming.doctor.cluster import check_cluster, create_topics
 from streaming.doctor.rights import acl_lines
 from streaming.run.packing import Routing
 from streaming.run.read_ahead import FOLDER, ReadAhead, rows_of
-from streaming.run.session import start_session
+from streaming.run.session import Spark
 from tests.streaming.run.test_source import read
 from tests.support.parts import skip_without_broker
 from tests.support.secured import AUTHORIZER, PASSWORD, USER, secured_broker
@@ -84,7 +84,7 @@ def test_what_doctor_prints_is_enough_to_read_and_no_more_is_asked_for(secured, 
     for command in others:
         admin.create_acls(acls_of(command))
     assert problems(check_cluster(kafka)) == set()
-    session = start_session(Run(master="local[2]"), 2)
+    session = Spark(Run(master="local[2]"), 2).session
     try:
         rows = read(session, Settings(kafka=kafka), tmp_path)
     finally:

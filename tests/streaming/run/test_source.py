@@ -9,7 +9,7 @@ from kafka.structs import OffsetAndMetadata
 
 from streaming.config.settings import Run, Settings
 from streaming.run.lanes import lane_names
-from streaming.run.session import start_session
+from streaming.run.session import Spark
 from streaming.run.source import TRIGGER_TOPIC, kafka_rows, source_rows
 from streaming.run.topics import Topics
 
@@ -19,7 +19,7 @@ TRAP = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
 
 @pytest.fixture(scope="module")
 def spark():
-    session = start_session(Run(master="local[2]"), 2)
+    session = Spark(Run(master="local[2]"), 2).session
     yield session
     session.stop()
 

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from streaming.config.settings import Run
-from streaming.run.session import start_session
+from streaming.run.session import Spark
 
 pytestmark = pytest.mark.spark
 PATIENCE_S = 120
@@ -20,7 +20,7 @@ def test_state_is_put_into_snapshots_and_old_changes_are_deleted(tmp_path):
         state.update(((state.get[0] if state.exists else 0) + 1,))
         yield pd.DataFrame({"key": [key[0]]})
 
-    session = start_session(Run(master="local[2]"), 1, {"spark.sql.streaming.stateStore.maintenanceInterval": "1s"})
+    session = Spark(Run(master="local[2]"), 1, {"spark.sql.streaming.stateStore.maintenanceInterval": "1s"}).session
     rows = session.readStream.format("rate-micro-batch").options(rowsPerBatch="1", numPartitions="1").load()
     counted = rows.selectExpr("'a' AS key").groupBy("key")
     query = (
