@@ -10,7 +10,7 @@ from tests.oracle.judge import settings_of
 from tests.oracle.kinds import draw
 from tests.oracle.monitor import Monitor
 from tests.oracle.perturb import ENDING, LONG_MS, OF_LONG_LIVES, OF_SEVERAL_BROKERS, PERTURBATIONS
-from tests.oracle.truth import BLAMED, FALSE_PAGES, KINDS, RECOVERED, count
+from tests.oracle.truth import BLAMED, FALSE_PAGES, KINDS, RECOVERED, UNTOLD, count
 
 SEEDS = (1, 2)
 
@@ -117,6 +117,12 @@ def test_nobody_is_accused_falsely_though_telemetry_is_bad(counted, name):
     assert said["wrong cause"] == 0
     assert said["refuted"] == 0
     assert said[BLAMED] == 0
+
+
+@pytest.mark.parametrize("name", [name for name in PERTURBATIONS if name != "join lines lost"])
+def test_a_removal_is_missed_only_while_the_coverage_is_told_as_broken(counted, name):
+    """Of the JoinGroups that never come, nothing is told yet."""
+    assert {life: each[UNTOLD] for life, each in counted(name).items() if each[UNTOLD]} == {}
 
 
 @pytest.mark.parametrize("name", [name for name in PERTURBATIONS if name in ENDING])
