@@ -119,9 +119,8 @@ def test_nobody_is_accused_falsely_though_telemetry_is_bad(counted, name):
     assert said[BLAMED] == 0
 
 
-@pytest.mark.parametrize("name", [name for name in PERTURBATIONS if name != "join lines lost"])
+@pytest.mark.parametrize("name", PERTURBATIONS)
 def test_a_removal_is_missed_only_while_the_coverage_is_told_as_broken(counted, name):
-    """Of the JoinGroups that never come, nothing is told yet."""
     assert {life: each[UNTOLD] for life, each in counted(name).items() if each[UNTOLD]} == {}
 
 
