@@ -40,7 +40,7 @@ from tests.oracle.perturb import (
     ended_ms,
 )
 
-KINDS = "classic,static,cooperative,consumer,consumer-static,share"
+KINDS = "classic,static,cooperative,old,consumer,consumer-static,regex,mixed,share,streams"
 OF_ONE_BROKER = PERTURBATIONS | BY_ANOTHER_CLOCK
 OF_SEVERAL = OF_SEVERAL_BROKERS | ONE_LATE_OR_MISDATED
 BATCH_MS = 2_000
