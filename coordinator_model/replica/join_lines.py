@@ -47,6 +47,12 @@ def may_be_missing(replica: GroupReplica, since_ms: int, context: JudgementConte
     return unseen_ms > since_ms or replica.seen_generation < 0
 
 
+def are_missing(replica: GroupReplica, context: JudgementContext) -> bool:
+    """Tell whether a generation began unseen, though there is no blind window, and no JoinGroup was seen since."""
+    unseen_ms = replica.unseen_generation_ms
+    return unseen_ms is not None and replica.seen_generation < 0 and may_be_missing(replica, unseen_ms, context)
+
+
 def _may_hide(reset: TimerReset, since_ms: int) -> bool:
     """Tell whether a timer reset since an instant may have hidden the beginning of a generation."""
     return reset.cause is not Cause.UNKNOWN and reset.may_come_after(since_ms)

@@ -77,9 +77,11 @@ def false_pages(
 
 
 def _silences(came: Iterable[Arrival]) -> Iterator[tuple[int, int]]:
-    """Yield from when to when no line of a broker was written that came, if that is long."""
+    """Yield from when to when no line of a broker was written that had come, if that is long."""
     last_ms: dict[tuple[str, int], int] = {}
-    for row in sorted((one.row for one in came if one.row.source == TELEMETRY), key=lambda row: row.timestamp_ms):
+    lines = [one for one in came if one.row.source == TELEMETRY]
+    yield from ((row.timestamp_ms, at_ms) for at_ms, row in lines if at_ms - row.timestamp_ms >= SILENT_MS)
+    for row in sorted((one.row for one in lines), key=lambda row: row.timestamp_ms):
         before_ms = last_ms.get((row.topic, row.partition), row.timestamp_ms)
         if row.timestamp_ms - before_ms >= SILENT_MS:
             yield before_ms, row.timestamp_ms

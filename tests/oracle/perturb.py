@@ -8,6 +8,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime
 from random import Random
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ from tests.oracle.life import PROBE
 HEARTBEATS = (b'"requestApiKeyName":"HEARTBEAT"', b"GROUP_HEARTBEAT")
 LEAVES = (b'"requestApiKeyName":"LEAVE_GROUP"', b'"memberEpoch":-1', b'"memberEpoch":-2')
 JOINS = (b'"requestApiKeyName":"JOIN_GROUP"',)
+COMMITS = (b'"requestApiKeyName":"OFFSET_COMMIT"',)
+HOUR_MS = 3_600_000
 CONNECTION = re.compile(rb'"connection":"(?P<address>[^"-]*:\d+)-[^"-]*:(?P<client>\d+)-')
 PROBE_MS = 500
 """The probe causes a line this often, so no life is without one for longer."""
@@ -30,6 +33,10 @@ class Arrival(NamedTuple):
     row: SourceRow
 
 
+class ReadAgain(Arrival):
+    """A row that was read before, at the same offset."""
+
+
 Perturbation = Callable[[list[SourceRow], Random], Iterable[Arrival]]
 
 
@@ -37,10 +44,14 @@ def arrivals(rows: list[SourceRow], how: Perturbation, seed: str) -> list[Arriva
     """Return the rows in the order in which they can be read, with offsets as their topics would give them."""
     came = sorted(how(rows, Random(seed)), key=lambda arrival: arrival.at_ms)
     offsets = Counter[tuple[str, int]]()
-    numbered = []
+    numbered: list[Arrival] = []
+    given: dict[SourceRow, int] = {}
     for arrival in came:
         row = arrival.row
-        if row.source == TELEMETRY:
+        if isinstance(arrival, ReadAgain):
+            numbered.append(Arrival(arrival.at_ms, row._replace(offset=given[row])))
+        elif row.source == TELEMETRY:
+            given[row] = offsets[row.topic, row.partition]
             numbered.append(arrival._replace(row=row._replace(offset=offsets[row.topic, row.partition])))
             offsets[row.topic, row.partition] += 1
         else:
@@ -112,13 +123,20 @@ def one_broker_off(for_ms: int) -> Perturbation:
 
     def perturb(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
         begins_ms = _within(rows, chance)
-        broker = chance.choice(sorted({row.partition for row in rows if row.source == TELEMETRY}))
+        broker = chance.choice(_brokers(rows))
         for row in rows:
-            its_own = row.source == TELEMETRY and row.partition == broker
-            if not its_own or not begins_ms <= row.timestamp_ms < begins_ms + for_ms:
+            if not _is_of(row, broker) or not begins_ms <= row.timestamp_ms < begins_ms + for_ms:
                 yield Arrival(row.timestamp_ms, row)
 
     return perturb
+
+
+def _brokers(rows: list[SourceRow]) -> list[int]:
+    return sorted({row.partition for row in rows if row.source == TELEMETRY})
+
+
+def _is_of(row: SourceRow, broker: int) -> bool:
+    return row.source == TELEMETRY and row.partition == broker
 
 
 def _within(rows: list[SourceRow], chance: Random) -> int:
@@ -172,15 +190,18 @@ def probe_away(for_ms: int) -> Perturbation:
     return perturb
 
 
-def sent_again(after_ms: int, window_ms: int = 30_000) -> Perturbation:
-    """Send the lines of 30 s again some time later, with new offsets, as a shipper does that restarts."""
+def sent_again(after_ms: int, window_ms: int = 30_000, *, same_offsets: bool = False) -> Perturbation:
+    """Send the lines of 30 s again some time later, with new offsets, as a shipper does that restarts.
+
+    ``same_offsets``: they are read again, as by a consumer that had not committed its position.
+    """
 
     def perturb(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
         begins_ms = _within(rows, chance)
         for row in rows:
             yield Arrival(row.timestamp_ms, row)
             if row.source == TELEMETRY and begins_ms <= row.timestamp_ms < begins_ms + window_ms:
-                yield Arrival(row.timestamp_ms + after_ms, row)
+                yield (ReadAgain if same_offsets else Arrival)(row.timestamp_ms + after_ms, row)
 
     return perturb
 
@@ -191,6 +212,55 @@ def late(by_ms: int) -> Perturbation:
     def perturb(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
         for row in rows:
             yield Arrival(row.timestamp_ms + (by_ms if row.source == TELEMETRY else 0), row)
+
+    return perturb
+
+
+def one_broker_late(by_ms: int) -> Perturbation:
+    """Let the lines of one of several brokers come later than all else."""
+
+    def perturb(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
+        broker = chance.choice(_brokers(rows))
+        for row in rows:
+            yield Arrival(row.timestamp_ms + (by_ms if _is_of(row, broker) else 0), row)
+
+    return perturb
+
+
+def one_clock_off(by_ms: int) -> Perturbation:
+    """Date the lines of one of several brokers by the clock of its shipper, which is off. They come in time."""
+
+    def perturb(rows: list[SourceRow], chance: Random) -> Iterator[Arrival]:
+        broker = chance.choice(_brokers(rows))
+        for row in rows:
+            off_ms = by_ms if _is_of(row, broker) else 0
+            yield Arrival(row.timestamp_ms, row._replace(timestamp_ms=row.timestamp_ms + off_ms))
+
+    return perturb
+
+
+def clock_off(by_ms: int) -> Perturbation:
+    """Date the lines by the clock of a shipper that is off, as in a wrong time zone. They come in time."""
+
+    def perturb(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
+        for row in rows:
+            off_ms = by_ms if row.source == TELEMETRY else 0
+            yield Arrival(row.timestamp_ms, row._replace(timestamp_ms=row.timestamp_ms + off_ms))
+
+    return perturb
+
+
+def written_in_zone(ahead_ms: int) -> Perturbation:
+    """Put the broker's date before each line, in a time zone that the monitor does not know."""
+
+    def perturb(rows: list[SourceRow], _: Random) -> Iterator[Arrival]:
+        for row in rows:
+            if row.source == TELEMETRY:
+                at = datetime.fromtimestamp((row.timestamp_ms + ahead_ms) / 1_000, UTC)
+                date = at.isoformat(" ", "milliseconds")[: -len("+00:00")].replace(".", ",").encode()
+                yield Arrival(row.timestamp_ms, row._replace(value=b"[%b] DEBUG %b" % (date, row.value or b"")))
+            else:
+                yield Arrival(row.timestamp_ms, row)
 
     return perturb
 
@@ -256,7 +326,10 @@ PERTURBATIONS: dict[str, Perturbation] = {
     "1 % of lines lost": lost(0.01),
     "2 % of lines lost": lost(0.02),
     "5 % of lines lost": lost(0.05),
+    "0.1 % lost in bursts of 0.3-2 s": lost_in_bursts(0.001),
+    "1 % lost in bursts of 0.3-2 s": lost_in_bursts(0.01),
     "2 % lost in bursts of 0.3-2 s": lost_in_bursts(0.02),
+    "5 % lost in bursts of 0.3-2 s": lost_in_bursts(0.05),
     "off for 20 s": off(20_000),
     "off for 60 s": off(60_000),
     "started in the middle": in_the_middle,
@@ -265,13 +338,17 @@ PERTURBATIONS: dict[str, Perturbation] = {
     "leave lines lost": without(LEAVES),
     "sync lines lost": without(SYNCS),
     "join lines lost": without(JOINS),
+    "commit lines lost": without(COMMITS),
     "no probe": without_probe,
     "30 s sent again after 5 s": sent_again(5_000),
     "30 s sent again after 60 s": sent_again(60_000),
+    "30 s read again after 60 s": sent_again(60_000, same_offsets=True),
     "instants off by up to 200 ms": dated(lambda at_ms, chance: at_ms + chance.randint(-200, 200)),
     "whole seconds": dated(lambda at_ms, _: at_ms - at_ms % 1_000),
     "instants of a flush every second": flushed(1_000),
     "instants of a flush every 5 s": flushed(5_000),
+    "date in its zone, two hours ahead": written_in_zone(2 * HOUR_MS),
+    "date in its zone, five hours behind": written_in_zone(-5 * HOUR_MS),
     "late by 15 s": late(15_000),
     "late by 60 s": late(60_000),
     "no record keys": without_key,
@@ -279,12 +356,19 @@ PERTURBATIONS: dict[str, Perturbation] = {
     "no record keys, two IP addresses": at_two_listeners(b"10.9.0.1:9192"),
 }
 
+BY_ANOTHER_CLOCK: dict[str, Perturbation] = {
+    "no date, shipper's clock an hour ahead": clock_off(HOUR_MS),
+    "no date, shipper's clock an hour behind": clock_off(-HOUR_MS),
+}
+"""Here all instants are those of the shipper's clock, as `docs/truth.md` states, so those of the log match none."""
+
 ENDING = (
     "off for 20 s",
     "off for 60 s",
     "started in the middle",
     "30 s sent again after 5 s",
     "30 s sent again after 60 s",
+    "30 s read again after 60 s",
     "one of several brokers off for 20 s",
     "one of several brokers off for 60 s",
     "off for 10 min",
@@ -298,6 +382,17 @@ OF_SEVERAL_BROKERS: dict[str, Perturbation] = {
     "one of several brokers off for 60 s": one_broker_off(60_000),
 }
 """For lives whose coordinator moves."""
+
+ONE_LATE_OR_MISDATED: dict[str, Perturbation] = {
+    "one of several brokers late by 15 s": one_broker_late(15_000),
+    "one of several brokers late by 60 s": one_broker_late(60_000),
+    "no date, clock of one of several shippers 2 s ahead": one_clock_off(2_000),
+    "no date, clock of one of several shippers 2 s behind": one_clock_off(-2_000),
+    "no date, clock of one of several shippers 30 s ahead": one_clock_off(30_000),
+    "no date, clock of one of several shippers 30 s behind": one_clock_off(-30_000),
+}
+"""As above. Lines of one broker disagree with its own records, or come after the next coordinator's: some verdicts are
+wrong, as `docs/truth.md` says."""
 
 OF_LONG_LIVES: dict[str, Perturbation] = {
     "as played": as_played,

@@ -46,3 +46,10 @@ def test_telemetry_stalled_is_right_while_no_line_comes():
         len(false_pages([stalled], [], [*lines, lines[0]._replace(row=lines[0].row._replace(timestamp_ms=26_000))]))
         == 1
     )
+
+
+def test_telemetry_stalled_is_right_while_lines_come_late():
+    lines = [
+        Arrival(at_ms + 20_000, SourceRow(TELEMETRY, "t", 0, 0, at_ms, None, b"")) for at_ms in range(0, 50_000, 500)
+    ]
+    assert false_pages([told("telemetry-stalled", "broker-1", 30_000)], [], lines) == []

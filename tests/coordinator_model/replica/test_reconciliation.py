@@ -226,3 +226,13 @@ def test_the_last_subscriber_takes_its_regular_expression_along():
     story = resolves(subscribes(consumers("m1"), 500, "m1", regex="a.*"), 600, "a.*", "alpha")
     resolves(subscribes(story, 700, "m1", "t"), 700, "a.*")
     assert play(story, 800).members["m1"]["topics"] == ["t"]
+
+
+def test_no_timer_is_due_of_a_member_whose_own_record_is_not_known():
+    """A shipper cuts dates to seconds, so the leave of m2 seems older than the record by which it has to revoke."""
+    story = consumers("m1", "m2").hellos("m1", 1_000, 30_000, 2).hellos("m2", 1_000, 8_000, 2)
+    story.hello(9_000, "m2", -1, -1)
+    owns(story, 9_600, "m2", 2, 0, state="unrevoked", revoking=(1,)).gone(9_610, "m2")
+    told = play(story, 30_000)
+    assert told.of("rebalance-timeout") == []
+    assert told.facts("member-removed", "subject") == [("m2",)]

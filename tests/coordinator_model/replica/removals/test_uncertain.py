@@ -129,6 +129,10 @@ def test_who_may_have_waited_in_a_join_whose_answer_is_missing_is_not_accused(sp
     assert rules(told) == expected
 
 
+UNJOINED_MS = 5_040 + 500
+"""When JoinGroups are known to be missing: a grace after the record of their generation."""
+
+
 def unlogged(story, key, from_ms=0):
     """Let no line of a kind of request come from an instant on, as a filter of the broker's logger does."""
     story.rows[:] = [row for row in story.rows if row[0] < from_ms or key not in (row[2].value or b"")]
@@ -152,6 +156,30 @@ def test_no_timer_runs_where_joingroup_lines_are_missing():
     story.beats("m2", 6_000, 10_000, generation=2).beats("m1", 6_000, 30_000, generation=2)
     assert rules(unlogged(story, b"nothing").play(30_000)) == EXPIRED
     assert rules(unlogged(story, b"JOIN_GROUP", 1_000).play(30_000)) == ()
+
+
+# which JoinGroup lines are missing from 1,000 on -> when it is told, and when it is over
+@pytest.mark.parametrize(
+    ("missing", "opened", "closed"),
+    [
+        (b"JOIN_GROUP", [("info", UNJOINED_MS)], []),
+        (b'"generationId":2,"protocolType"', [("info", UNJOINED_MS)], [("recovered", 20_000)]),
+        (b"nothing", [], []),
+    ],
+    ids=["all", "those of one generation", "none"],
+)
+def test_it_is_told_once_that_joingroup_lines_are_missing(missing, opened, closed):
+    story = rebalance(group(last_ms=4_000, m1_until_ms=4_500), 5_000, 2, "m1", "m2")
+    story.beats("m1", 6_000, 19_000, generation=2).beats("m2", 6_000, 19_000, generation=2)
+    told = unlogged(rebalance(story, 20_000, 3, "m1", "m2"), missing, 1_000).play(30_000)
+    assert told.facts("telemetry-uncovered", "severity", "at_ms") == opened
+    assert told.closed("telemetry-uncovered") == closed
+
+
+def test_one_lost_joingroup_line_is_no_filter():
+    story = rebalance(without(group(last_ms=4_000, m1_until_ms=4_500), "m2", 10_000), 15_000, 3, "m1")
+    told = unlogged(story.beats("m1", 16_000, 30_000, generation=3), b"JOIN_GROUP", 11_000).play(30_000)
+    assert told.of("telemetry-uncovered") == []
 
 
 def test_who_leaves_alone_and_unseen_before_its_session_ends_missed_no_rebalance():
