@@ -51,6 +51,32 @@ def test_rebalance_slow_ms_counts_where_the_rebalance_timeout_is_longer():
     assert transitions(told, "rebalance-stuck")[0] == ("opened", "page", 30_000)
 
 
+def test_a_member_that_leaves_in_the_phase_does_not_make_it_shorter():
+    """The timer was set when the phase began. Without m1, the longest timeout is 8 s."""
+    story = stable("m1", Who("m2", poll_ms=8_000)).beats("m1", 1_000, 9_000).beats("m2", 1_000, 9_500)
+    story.beats("m1", 10_000, 29_000, error=27).beats("m2", 10_500, 80_000, error=27).leave(30_000, "m1")
+    assert story.play(57_000).of("rebalance-stuck") == []
+    assert transitions(story.play(80_000), "rebalance-stuck") == [("opened", "page", 10_000 + SLOW_MS)]
+
+
+AWAITED = {
+    "nobody: m1 has rejoined, or is gone": (None, []),
+    "an id that was given out": (Who("n1", session_ms=120_000), [("opened", "page", 10_000 + SLOW_MS)]),
+    "an id that has expired": (Who("n1", session_ms=20_000), []),
+}
+
+
+@pytest.mark.parametrize("name", AWAITED)
+def test_a_phase_that_seems_to_wait_for_nobody_may_have_ended_unseen(name):
+    """m2 leaves. m1 sends no heartbeat any more, for longer than its session; the line that shows why may be lost."""
+    newcomer, expected = AWAITED[name]
+    story = stable("m1", "m2").beats("m1", 1_000, 9_000).beats("m2", 1_000, 9_500).beat(10_000, "m1", error=27)
+    if newcomer is not None:
+        story.join(11_000, newcomer, 0, error=79)
+    told = story.leave(10_500, "m2").play(80_000)
+    assert transitions(told, "rebalance-stuck") == expected
+
+
 def test_it_ends_when_the_group_is_stable():
     story = rebalance(joining(until_ms=65_000), 66_000, 2, "m1", "m2")
     told = story.beats("m1", 67_000, 70_000, generation=2).play(70_000)
