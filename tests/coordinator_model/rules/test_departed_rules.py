@@ -307,6 +307,18 @@ def test_two_of_one_client_on_one_host_come_back_one_by_one():
     assert told.closed("session-expired") == [("rejoined", 21_040)]
 
 
+@pytest.mark.parametrize(("lost", "severities"), [(True, ["warn"]), (False, ["warn", "page"])])
+def test_a_group_that_became_empty_while_lines_were_missing_pages_nobody(lost, severities):
+    """m2 expired long before. m1 may have been closed in the hole, after the group had been stable for long enough."""
+    story = without(group(last_ms=10_000), "m2", 16_020, heard=False).beats("m1", 17_000, 60_000, generation=2)
+    story.silent(60_000, 95_000).record(90_000, 3)
+    if lost:
+        story.lose(95_000)
+    told = story.play(120_000)
+    mine = [t for t in told.transitions if (t["rule"], t["subject"]) == ("session-expired", "m2")]
+    assert [t["severity"] for t in mine if t["transition"] != "closed"] == severities
+
+
 def test_a_group_stable_without_it_for_resolve_after_ms_has_recovered():
     told = without(group(last_ms=10_000), "m2", 16_020).play(90_000)
     assert told.closed("session-expired") == [("recovered", 76_060)]  # 60,000 after the record that made it Stable
