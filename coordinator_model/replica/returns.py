@@ -25,12 +25,11 @@ def came_back(replica: GroupReplica, member: Member, at_ms: int) -> None:
 def _is_without(replica: GroupReplica, departure: Departure, at_ms: int) -> bool:
     """Tell whether a member that joined at an instant came after the departed one was gone.
 
-    In a classic group its generation shows that. The line of its JoinGroup may be dated before the record of the
+    In a classic group its generation shows that, too. The line of its JoinGroup may be dated before the record of the
     removal: dates of lines are not exact.
     """
-    if replica.type is GroupType.CLASSIC:
-        return departure.generation <= replica.generation
-    return departure.removed_ms <= at_ms
+    later_generation = replica.type is GroupType.CLASSIC and departure.generation <= replica.generation
+    return departure.removed_ms <= at_ms or later_generation
 
 
 def _alone(replica: GroupReplica, departure: Departure, joining: Member) -> bool:
@@ -41,15 +40,21 @@ def _alone(replica: GroupReplica, departure: Departure, joining: Member) -> bool
 def beside(replica: GroupReplica, departure: Departure, joining: Member | None = None) -> int:
     """Count the members that were in the group with a departed one and have its client id and host.
 
-    Clients with a library's default client id behind one address all look alike, so they cannot be distinguished.
+    Clients with a library's default client id behind one address all look alike, so they cannot be distinguished. The
+    departed one itself does not count if it has come back: its return may be dated before the line that shows why it
+    went.
     """
     gone, name = departure.member, who(departure.member)
+    own = (gone.member_id, departure.returned_as)
     if gone.instance_id is not None:
         return 0
     return sum(
         1
         for member in replica.members.values()
-        if member is not joining and (member.joined_ms or 0) < departure.removed_ms and who(member) == name
+        if member is not joining
+        and member.member_id not in own
+        and (member.joined_ms or 0) < departure.removed_ms
+        and who(member) == name
     )
 
 
