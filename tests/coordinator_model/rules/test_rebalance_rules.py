@@ -2,6 +2,8 @@
 
 import pytest
 
+from coordinator_model.replica import rebalances
+from coordinator_model.replica.group import GroupReplica
 from coordinator_model.thresholds import Thresholds
 from tests.support.story import T0, Who, consumers, rebalance, stable
 
@@ -235,6 +237,26 @@ def test_a_storm_is_told_from_a_deploy_and_a_start(name):
     make, severities = STORIES[name]
     story, until_ms = make()
     assert [t["severity"] for t in story.play(until_ms).of("rebalance-storm")] == severities
+
+
+@pytest.mark.parametrize("line_ms", [-200, 0, 1, 200])
+def test_the_rebalance_that_the_first_departure_causes_counts(line_ms):
+    """In a KIP-848 group it comes with the leave. The date of the line is not exact."""
+    story = consumers("m1", "m2").hellos("m1", 1_000, 60_000, 2).hello(10_000 + line_ms, "m2", -1, -1)
+    story.gone(10_000, "m2")
+    for n in range(5):
+        story.epoch(10_000 * (n + 1), 3 + n)
+    assert transitions(story.play(60_000), "rebalance-storm") == [("opened", "info", 50_000)]
+
+
+def test_a_generation_counts_once_though_a_load_seemed_to_take_it_back():
+    replica = GroupReplica("g", generation=2)
+    for at_ms, before in ((1_000, 1), (2_000, 0), (3_000, -1), (4_000, 1)):
+        rebalances.note(replica, before, at_ms)
+    assert [each.at_ms for each in replica.rebalances] == [1_000]
+    replica.generation = 3
+    rebalances.note(replica, 2, 5_000)
+    assert [each.generation for each in replica.rebalances] == [2, 3]
 
 
 def test_a_storm_names_who_is_behind_it_and_counts_the_causes():
