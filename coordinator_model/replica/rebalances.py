@@ -11,8 +11,13 @@ AT_REST = (GroupState.STABLE, GroupState.EMPTY, GroupState.DEAD)
 
 
 def note(replica: GroupReplica, before: int, at_ms: int) -> None:
-    """Note whether an event changed the generation, which was ``before``. The first generation seen is no rebalance."""
-    if replica.generation > before >= 0:
+    """Note whether an event changed the generation, which was ``before``. The first generation seen is no rebalance.
+
+    A generation counts once, though the group seemed to be loaded without it meanwhile: one broker that has two
+    addresses looks like two coordinators.
+    """
+    last = replica.rebalances[-1].generation if replica.rebalances else None
+    if replica.generation > before >= 0 and replica.generation != last:
         replica.rebalances = [*replica.rebalances[-(MAX_REBALANCES - 1) :], Rebalance(at_ms, replica.generation)]
     if replica.state in AT_REST:
         replica.announced = None

@@ -4,6 +4,7 @@ from coordinator_model.client import is_same_client, who
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.states import GroupType
 
 
 def came_back(replica: GroupReplica, member: Member, at_ms: int) -> None:
@@ -14,11 +15,21 @@ def came_back(replica: GroupReplica, member: Member, at_ms: int) -> None:
     """
     if any(departure.returned_as == member.member_id for departure in replica.departures):
         return
-    open_since = [d for d in replica.departures if d.returned_ms is None and d.removed_ms <= at_ms]
+    open_since = [d for d in replica.departures if d.returned_ms is None and _is_without(replica, d, at_ms)]
     may_end = [d for d in open_since if is_same_client(d.member, member, alone=_alone(replica, d, member))]
     if may_end:
         ended = max(may_end, key=lambda d: (d.member.member_id == member.member_id, _on_connection_of(d, member)))
         ended.returned_ms, ended.returned_as = at_ms, member.member_id
+
+
+def _is_without(replica: GroupReplica, departure: Departure, at_ms: int) -> bool:
+    """Tell whether a member that joined at an instant came after the departed one was gone.
+
+    In a classic group its generation shows that, too. The line of its JoinGroup may be dated before the record of the
+    removal: dates of lines are not exact.
+    """
+    later_generation = replica.type is GroupType.CLASSIC and departure.generation <= replica.generation
+    return departure.removed_ms <= at_ms or later_generation
 
 
 def _alone(replica: GroupReplica, departure: Departure, joining: Member) -> bool:
@@ -29,15 +40,21 @@ def _alone(replica: GroupReplica, departure: Departure, joining: Member) -> bool
 def beside(replica: GroupReplica, departure: Departure, joining: Member | None = None) -> int:
     """Count the members that were in the group with a departed one and have its client id and host.
 
-    Clients with a library's default client id behind one address all look alike, so they cannot be distinguished.
+    Clients with a library's default client id behind one address all look alike, so they cannot be distinguished. The
+    departed one itself does not count if it has come back: its return may be dated before the line that shows why it
+    went.
     """
     gone, name = departure.member, who(departure.member)
+    own = (gone.member_id, departure.returned_as)
     if gone.instance_id is not None:
         return 0
     return sum(
         1
         for member in replica.members.values()
-        if member is not joining and (member.joined_ms or 0) < departure.removed_ms and who(member) == name
+        if member is not joining
+        and member.member_id not in own
+        and (member.joined_ms or 0) < departure.removed_ms
+        and who(member) == name
     )
 
 

@@ -6,6 +6,7 @@ make one page together (``coordinator-paused``), not one page per member.
 """
 
 from coordinator_model import states
+from coordinator_model.brokers.blindness import may_miss_lines
 from coordinator_model.client import who
 from coordinator_model.membership import Partition
 from coordinator_model.replica import poll_times
@@ -167,15 +168,27 @@ def _severity(replica: GroupReplica, departure: Departure, context: JudgementCon
     if departure.rule == MEMBER_REMOVED.id:  # the client may just have been closed, so it never pages
         warns = unowned and context.progress_ms >= page_ms
         return (rule.worst, None) if warns else (rule.severity, page_ms if unowned else None)
-    inferred = departure.rule == POLL_EXCEEDED.id and departure.evidence is Evidence.INFERRED
-    unowned = unowned and not inferred  # a client that unsubscribed at its limit looks the same, so it does not page
-    if unowned and context.progress_ms >= page_ms:
+    if departure.timer_reset_ms is None and _recurs(replica, departure, context):
         return rule.worst, None
-    if departure.timer_reset_ms is None:
-        empty = replica.state is GroupState.EMPTY and not replica.members and not inferred
-        if empty or _recurs(replica, departure, context):
-            return rule.worst, None
+    if departure.rule == POLL_EXCEEDED.id and departure.evidence is Evidence.INFERRED:
+        return rule.severity, None  # a client that unsubscribed at its limit looks the same, so it does not page
+    empty = replica.state is GroupState.EMPTY and not replica.members
+    seen_ms = replica.state_since_ms - thresholds.grace_ms  # a record may show it before the lines of that time come
+    if empty and context.progress_ms < seen_ms:
+        return rule.severity, seen_ms
+    if empty and _may_miss_how_it_emptied(replica, context):
+        return rule.severity, None
+    if (empty and departure.timer_reset_ms is None) or (unowned and context.progress_ms >= page_ms):
+        return rule.worst, None
     return rule.severity, page_ms if unowned else None
+
+
+def _may_miss_how_it_emptied(replica: GroupReplica, context: JudgementContext) -> bool:
+    """Tell whether lines are missing from when the group became empty.
+
+    Then its members may have been closed, after the incident was over.
+    """
+    return may_miss_lines(context.blind, replica.state_since_ms, replica.state_since_ms + 1)
 
 
 def _unowned(replica: GroupReplica, departure: Departure, context: JudgementContext) -> list[Partition]:

@@ -57,7 +57,8 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     over_ms = replica.rebalances[-least].at_ms + thresholds.storm_window_ms
     gone = goings(replica, since_ms)
     first_ms = min((going.at_ms for going in gone), default=since_ms)
-    recent = [one.at_ms for one in replica.rebalances if one.at_ms > since_ms and one.at_ms >= first_ms]
+    counted_ms = max(since_ms + 1, first_ms - thresholds.grace_ms)  # the departure and its rebalance: one instant
+    recent = [one.at_ms for one in replica.rebalances if one.at_ms >= counted_ms]
     if len(recent) < least or context.progress_ms >= over_ms:
         return NOTHING
     came = sum(1 for member in replica.members.values() if (member.joined_ms or 0) > since_ms)

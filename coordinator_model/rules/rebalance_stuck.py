@@ -6,12 +6,14 @@ that still sends heartbeats has not rejoined: it is busy between two polls. In t
 assignment. A KIP-848 group waits for the members that have not revoked the partitions that they were told to revoke.
 """
 
+from itertools import chain
 from typing import NamedTuple
 
 from coordinator_model.replica.group import GroupReplica
 from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.modern import is_reconciled
+from coordinator_model.replica.session_timer import latest_session
 from coordinator_model.rules.findings import NOTHING, Finding, Verdict, about_group, name_of
 from coordinator_model.rules.rule import Rule
 from coordinator_model.states import Cause, Evidence, GroupState, GroupType, Severity
@@ -30,6 +32,7 @@ REBALANCE_STUCK = Rule(
 )
 
 SHARE_OF_TIMEOUT = 0.8
+JOIN = "join"
 MAX_NAMED = 8
 HEARTBEATS_MISSED = 2
 """A member that is silent for longer than this many of its heartbeat intervals has stopped sending heartbeats."""
@@ -47,13 +50,16 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     """Judge the rebalance in progress at ``context.progress_ms``.
 
     While the coordinator is silent, nobody knows whether the phase is over. So a finding that was reported goes on, and
-    none begins: the time is counted from the end of the silence.
+    none begins: the time is counted from the end of the silence. None begins either if lines are missing that would
+    show the end of the phase.
     """
     phase, is_reported = phase_of(replica, context), REBALANCE_STUCK.id in context.reported
-    unknown = context.waiting or context.stalled or not _is_seen(replica, context)
-    if phase is None or (unknown and not is_reported):
+    if phase is None:
         return NOTHING
-    slow_ms, resets = _slow_after_ms(replica, context), () if is_reported else context.timer_resets
+    unknown = context.waiting or context.stalled or not _is_seen(replica, phase, context)
+    if unknown and not is_reported:
+        return NOTHING
+    slow_ms, resets = _slow_after_ms(replica, phase, context), () if is_reported else context.timer_resets
     due_ms = max(phase.since_ms, context.live_from_ms, *(r.high_ms or 0 for r in resets)) + slow_ms
     if context.progress_ms < due_ms:
         return Verdict(None, due_ms)
@@ -80,14 +86,32 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
     return Verdict(finding, None)
 
 
-def _is_seen(replica: GroupReplica, context: JudgementContext) -> bool:
-    """Tell whether the end of the phase would be seen. Records alone show it only for groups that write each step."""
-    return replica.type is not GroupType.CLASSIC if context.by_records else bool(context.broker)
+def _is_seen(replica: GroupReplica, phase: Phase, context: JudgementContext) -> bool:
+    """Tell whether the end of the phase would be seen. Records alone show it only for groups that write each step.
+
+    A join phase ends when it waits for nobody (``ClassicGroup.hasAllMembersJoined``). If one seems to go on
+    nevertheless, the line that showed its end is missing.
+    """
+    if context.by_records:
+        return replica.type is not GroupType.CLASSIC
+    if phase.name == JOIN and not phase.waited_for and not _waits_for_newcomer(replica, context):
+        return False
+    return bool(context.broker)
 
 
-def _slow_after_ms(replica: GroupReplica, context: JudgementContext) -> int:
-    """Return how long a phase may last: ``rebalance_slow_ms``, or less if the rebalance timeout is short."""
-    timeouts_ms = [m.rebalance_timeout_ms for m in replica.members.values() if m.rebalance_timeout_ms]
+def _waits_for_newcomer(replica: GroupReplica, context: JudgementContext) -> bool:
+    """Tell whether the join phase waits for a newcomer that was given a member id (79) and has not joined with it."""
+    return any(context.progress_ms < pending.until_ms for pending in replica.pending.values())
+
+
+def _slow_after_ms(replica: GroupReplica, phase: Phase, context: JudgementContext) -> int:
+    """Return how long a phase may last: ``rebalance_slow_ms``, or less if the rebalance timeout is short.
+
+    A member that left in the phase still counts: its timer was set when it began
+    (``GroupMetadataManager.prepareRebalance``).
+    """
+    left = (leave.member for leave in replica.leaves if leave.applied_ms > phase.since_ms)
+    timeouts_ms = [m.rebalance_timeout_ms for m in chain(replica.members.values(), left) if m.rebalance_timeout_ms]
     slow_ms = context.thresholds.rebalance_slow_ms
     return min(slow_ms, int(SHARE_OF_TIMEOUT * max(timeouts_ms))) if timeouts_ms else slow_ms
 
@@ -97,7 +121,7 @@ def phase_of(replica: GroupReplica, context: JudgementContext) -> Phase | None:
     members = list(replica.members.values())
     match replica.state:
         case GroupState.PREPARING_REBALANCE:
-            return Phase("join", replica.state_since_ms, not_rejoined(replica, context))
+            return Phase(JOIN, replica.state_since_ms, not_rejoined(replica, context))
         case GroupState.COMPLETING_REBALANCE:
             leader = replica.members.get(replica.leader or "")
             syncing = [leader] if leader is not None else [m for m in members if m.awaiting_sync]
@@ -112,12 +136,17 @@ def phase_of(replica: GroupReplica, context: JudgementContext) -> Phase | None:
 
 
 def not_rejoined(replica: GroupReplica, context: JudgementContext) -> list[Member]:
-    """Return the members that seem not to have rejoined: those that still send heartbeats, or else the silent ones."""
+    """Return the members that seem not to have rejoined: those that still send heartbeats, or else the silent ones.
+
+    A silent member whose session would have ended has rejoined, or is gone: the phase does not wait for it.
+    """
     beating, silent = [], []
     for member in replica.members.values():
         last_ms, previous_ms = member.last_heartbeat_ms, member.previous_heartbeat_ms
         if last_ms is None or last_ms < replica.state_since_ms:
-            silent.append(member)
+            session = latest_session(member, context)
+            if session is None or context.progress_ms < session.end_ms + context.thresholds.grace_ms:
+                silent.append(member)
         elif previous_ms is not None and context.progress_ms - last_ms <= HEARTBEATS_MISSED * (last_ms - previous_ms):
             beating.append(member)
     return beating or silent

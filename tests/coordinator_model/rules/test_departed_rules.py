@@ -286,6 +286,17 @@ def test_who_comes_back_ends_the_incident(name):
     assert story.play(30_000).closed("session-expired") == ([("rejoined", 21_040)] if ends else [])
 
 
+@pytest.mark.parametrize("early_ms", [0, 30, 200])
+def test_a_return_that_is_dated_before_the_removal_ends_the_incident(early_ms):
+    """The record that no longer lists m2 shows its removal. Its client has joined by then, by an inexact date."""
+    gone, back = Who("m2", client_id="worker", host="10.0.0.8"), Who("x", client_id="worker", host="10.0.0.8")
+    story = stable("m1", gone).beats("m1", 1_000, 15_000).beats("m2", 1_000, 10_000).beat(15_600, "m1", error=27)
+    story.join(16_020 - early_ms, back, 2).record(16_020, 2, "m1", back)
+    story.sync(16_030, "m1", 2, leader=True).sync(16_040, "x", 2)
+    told = story.beats("m1", 17_000, 30_000, generation=2).beats("x", 17_000, 30_000, generation=2).play(30_000)
+    assert told.closed("session-expired") == [("rejoined", 16_020)]
+
+
 def test_two_of_one_client_on_one_host_come_back_one_by_one():
     twins = [Who(f"t{n}", client_id="worker", host="10.0.0.8", port=6_000 + n) for n in (1, 2)]
     story = stable("m1", *twins).beats("m1", 1_000, 16_000).beats("t1", 1_000, 10_000).beats("t2", 1_000, 10_000)
@@ -294,6 +305,18 @@ def test_two_of_one_client_on_one_host_come_back_one_by_one():
     told = story.beats("m1", 22_000, 30_000, generation=3).beats("n1", 22_000, 30_000, generation=3).play(30_000)
     assert len(told.of("session-expired")) == 2
     assert told.closed("session-expired") == [("rejoined", 21_040)]
+
+
+@pytest.mark.parametrize(("lost", "severities"), [(True, ["warn"]), (False, ["warn", "page"])])
+def test_a_group_that_became_empty_while_lines_were_missing_pages_nobody(lost, severities):
+    """m2 expired long before. m1 may have been closed in the hole, after the group had been stable for long enough."""
+    story = without(group(last_ms=10_000), "m2", 16_020, heard=False).beats("m1", 17_000, 60_000, generation=2)
+    story.silent(60_000, 95_000).record(90_000, 3)
+    if lost:
+        story.lose(95_000)
+    told = story.play(120_000)
+    mine = [t for t in told.transitions if (t["rule"], t["subject"]) == ("session-expired", "m2")]
+    assert [t["severity"] for t in mine if t["transition"] != "closed"] == severities
 
 
 def test_a_group_stable_without_it_for_resolve_after_ms_has_recovered():

@@ -2,6 +2,8 @@
 
 import pytest
 
+from coordinator_model.replica import rebalances
+from coordinator_model.replica.group import GroupReplica
 from coordinator_model.thresholds import Thresholds
 from tests.support.story import T0, Who, consumers, rebalance, stable
 
@@ -49,6 +51,32 @@ def test_a_moment_before_it_is_only_slow_and_shown_with_whom_it_waits_for():
 def test_rebalance_slow_ms_counts_where_the_rebalance_timeout_is_longer():
     told = joining(until_ms=70_000).play(70_000, Thresholds(rebalance_slow_ms=20_000))
     assert transitions(told, "rebalance-stuck")[0] == ("opened", "page", 30_000)
+
+
+def test_a_member_that_leaves_in_the_phase_does_not_make_it_shorter():
+    """The timer was set when the phase began. Without m1, the longest timeout is 8 s."""
+    story = stable("m1", Who("m2", poll_ms=8_000)).beats("m1", 1_000, 9_000).beats("m2", 1_000, 9_500)
+    story.beats("m1", 10_000, 29_000, error=27).beats("m2", 10_500, 80_000, error=27).leave(30_000, "m1")
+    assert story.play(57_000).of("rebalance-stuck") == []
+    assert transitions(story.play(80_000), "rebalance-stuck") == [("opened", "page", 10_000 + SLOW_MS)]
+
+
+AWAITED = {
+    "nobody: m1 has rejoined, or is gone": (None, []),
+    "an id that was given out": (Who("n1", session_ms=120_000), [("opened", "page", 10_000 + SLOW_MS)]),
+    "an id that has expired": (Who("n1", session_ms=20_000), []),
+}
+
+
+@pytest.mark.parametrize("name", AWAITED)
+def test_a_phase_that_seems_to_wait_for_nobody_may_have_ended_unseen(name):
+    """m2 leaves. m1 sends no heartbeat any more, for longer than its session; the line that shows why may be lost."""
+    newcomer, expected = AWAITED[name]
+    story = stable("m1", "m2").beats("m1", 1_000, 9_000).beats("m2", 1_000, 9_500).beat(10_000, "m1", error=27)
+    if newcomer is not None:
+        story.join(11_000, newcomer, 0, error=79)
+    told = story.leave(10_500, "m2").play(80_000)
+    assert transitions(told, "rebalance-stuck") == expected
 
 
 def test_it_ends_when_the_group_is_stable():
@@ -209,6 +237,26 @@ def test_a_storm_is_told_from_a_deploy_and_a_start(name):
     make, severities = STORIES[name]
     story, until_ms = make()
     assert [t["severity"] for t in story.play(until_ms).of("rebalance-storm")] == severities
+
+
+@pytest.mark.parametrize("line_ms", [-200, 0, 1, 200])
+def test_the_rebalance_that_the_first_departure_causes_counts(line_ms):
+    """In a KIP-848 group it comes with the leave. The date of the line is not exact."""
+    story = consumers("m1", "m2").hellos("m1", 1_000, 60_000, 2).hello(10_000 + line_ms, "m2", -1, -1)
+    story.gone(10_000, "m2")
+    for n in range(5):
+        story.epoch(10_000 * (n + 1), 3 + n)
+    assert transitions(story.play(60_000), "rebalance-storm") == [("opened", "info", 50_000)]
+
+
+def test_a_generation_counts_once_though_a_load_seemed_to_take_it_back():
+    replica = GroupReplica("g", generation=2)
+    for at_ms, before in ((1_000, 1), (2_000, 0), (3_000, -1), (4_000, 1)):
+        rebalances.note(replica, before, at_ms)
+    assert [each.at_ms for each in replica.rebalances] == [1_000]
+    replica.generation = 3
+    rebalances.note(replica, 2, 5_000)
+    assert [each.generation for each in replica.rebalances] == [2, 3]
 
 
 def test_a_storm_names_who_is_behind_it_and_counts_the_causes():

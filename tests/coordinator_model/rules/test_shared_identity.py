@@ -4,7 +4,7 @@ import pytest
 
 from coordinator_model.incidents import diff
 from tests.coordinator_model.test_incidents import AT_MS, member, opened, report
-from tests.support.story import Who, rebalance, stable
+from tests.support.story import Who, consumers, rebalance, stable
 
 
 def same(name, port):
@@ -113,3 +113,17 @@ def test_an_expiry_names_its_member_while_another_is_refused():
     [expired] = story.play(20_000).of("session-expired")
     assert expired["subject"] == "b"
     assert "refused" not in expired["summary"]
+
+
+@pytest.mark.parametrize("record_ms", [-100, 0, 100])
+def test_a_client_that_has_come_back_is_not_another_of_its_name(record_ms):
+    """It misses its poll three times. The record of its return is dated before, as or after the line of its return."""
+    story = consumers("m1", "m2", poll_ms=5_000).hellos("m1", 1_000, 45_000, 2)
+    for n in range(3):
+        left_ms, back_ms, epoch = 10_000 * (n + 1), 10_000 * (n + 1) + 2_000, 4 + 2 * n
+        story.hellos("m2", left_ms - 7_000, left_ms - 1_000, epoch - 2)
+        story.hello(left_ms, "m2", -1, -1).gone(left_ms, "m2").epoch(left_ms, epoch - 1)
+        story.hello(back_ms, "m2", 0, epoch).member(back_ms + record_ms, "m2")
+        story.epoch(back_ms + record_ms, epoch).current(back_ms + record_ms, "m2", epoch)
+    told = story.play(45_000)
+    assert [severity for (severity,) in told.facts("poll-exceeded", "severity")] == ["warn", "warn", "page"]
