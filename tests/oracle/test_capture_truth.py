@@ -26,6 +26,8 @@ ONCE_FALSE = (
     ("chaos-one-broker", "leave lines lost"),
     ("chaos-one-broker", "off for 60 s"),
     ("chaos-one-broker", "one of several brokers off for 60 s"),
+    ("chaos-three-brokers", "leave lines lost"),
+    ("frozen-groups", "leave lines lost"),
 )
 
 

@@ -17,9 +17,10 @@ from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.case import SessionExpired, Timeout
 from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.removals.together import Together
 from coordinator_model.replica.session_timer import deadlines, latest_deadline_ms, session_timeout_ms, unheard_since
-from coordinator_model.states import Cause
+from coordinator_model.states import MEMBER_REMOVED, Cause
 
 RECENT_MS = 600_000
 """A loss of lines this long before a rebalance still counts as recent."""
@@ -189,6 +190,49 @@ def may_have_left_unseen(inference: Inference) -> bool:
     return unseen_ms > max(member.session_from_ms, leave_ms)
 
 
+def may_have_left_without_a_line(inference: Inference) -> bool:
+    """Tell whether leaves in the group have no lines, and the member may have left rather than expired.
+
+    An earlier removal that nothing explains shows that, until a leave is seen again. A member that leaves was heard
+    until then. This says no if something shows that the session's end was what happened: it began the rebalance, it
+    alone can have ended the join phase, or a KIP-848 group wrote the removal at that instant.
+    """
+    member, departure, context = inference.member, inference.departure, inference.context
+    unexplained_ms, timeout_ms = _other_unexplained_ms(inference), session_timeout_ms(member, context)
+    if unexplained_ms is None or timeout_ms is None or member.session_from_ms is None:
+        return False
+    if not isinstance(inference.timeout, SessionExpired) or _saw_a_leave(inference.replica, unexplained_ms):
+        return False
+    sign_ms = departure.removed_ms if departure.phase.started_ms is None else departure.phase.started_ms
+    began_with_its_end = member.session_from_ms + timeout_ms <= sign_ms + context.thresholds.grace_ms
+    silent_until_ms = member.session_from_ms + _longest_silence_ms(member, context)
+    shown = began_with_its_end or _alone_ended_the_phase(inference)
+    return not shown and silent_until_ms > _earliest_leave_ms(inference)
+
+
+def _other_unexplained_ms(inference: Inference) -> int | None:
+    """Return when the last other removal happened that no line explains.
+
+    If this one is judged again because of a move, the move may also explain those that were found with it.
+    """
+    own, unexplained_ms = inference.departure, inference.replica.unexplained_ms
+    if own.rule != MEMBER_REMOVED or own.gone_ms != unexplained_ms:
+        return unexplained_ms
+    others = (d for d in inference.replica.departures if d.judged and d.rule == MEMBER_REMOVED)
+    return max((other.gone_ms for other in others if other.gone_ms < own.gone_ms), default=None)
+
+
+def _saw_a_leave(replica: GroupReplica, since_ms: int) -> bool:
+    return any(leave.applied_ms > since_ms and leave.cause is not Cause.REPLACED for leave in replica.leaves)
+
+
+def _alone_ended_the_phase(inference: Inference) -> bool:
+    """Tell whether the session ended as the join phase did, and no other session of the dropped members did."""
+    removed_ms, ends_ms = inference.departure.removed_ms, inference.together.latest_ends_ms
+    then = {dropped for dropped, at_ms in ends_ms.items() if -EARLY_MS <= removed_ms - at_ms <= LATE_MS}
+    return then == {id(inference.departure)}
+
+
 def coordinator_may_have_died_before_its_line(inference: Inference) -> bool:
     """Tell whether a KIP-848 member may have left just before its coordinator died, so that the leave has no line.
 
@@ -247,6 +291,7 @@ DOUBTS: tuple[Callable[[Inference], bool], ...] = (
     request_may_have_been_pending,
     expired_while_group_was_stable,
     may_have_left_unseen,
+    may_have_left_without_a_line,
     coordinator_may_have_died_before_its_line,
     may_not_have_moved,
     may_have_expired_in_a_hole,

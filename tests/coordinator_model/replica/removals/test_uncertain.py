@@ -266,3 +266,55 @@ def test_lines_may_be_missing_beside_a_restart(lines_lost, removed_ms, expected)
         story.jumps.append(30_000)
     told = story.beats("m1", 30_100, removed_ms - 100).beats("m1", max(30_100, removed_ms), 60_000, 2).play(60_000)
     assert rules(told) == expected
+
+
+def after_a_leave(line):
+    """m4 leaves at 5,000, of which no line comes unless `line` says so; the others go on in generation 2."""
+    story = stable("m1", "m2", "m3", "m4", poll_ms=60_000)
+    for member in ("m1", "m2", "m3", "m4"):
+        story.beats(member, 1_000, 4_000)
+    if line == "its own":
+        story.leave(5_000, "m4")
+    story = rebalance(story, 5_050, 2, "m1", "m2", "m3")
+    if line == "a later one":
+        story = rebalance(story.leave(5_500, "m3"), 5_550, 3, "m1", "m2")
+    return story
+
+
+# which leave has a line, when m2 is heard last, until when the group is seen stable, when m5 asks to join, when the
+# phase ends -> what is told of m2, whose session is 6 s
+UNSEEN_LEAVES = {
+    "none, and m2's session ends in the phase": ("none", 10_000, 10_400, 10_500, 18_000, REMOVED),
+    "m4's own": ("its own", 10_000, 10_400, 10_500, 18_000, EXPIRED),
+    "a later one": ("a later one", 10_000, 10_400, 10_500, 18_000, EXPIRED),
+    "none, but the end of m2's session began the phase": ("none", 7_000, 7_400, 13_000, 18_000, EXPIRED),
+    "none, but m2 was silent for long before the phase": ("none", 7_000, 10_400, 10_500, 18_000, EXPIRED),
+    "none, but the end of m2's session ended the phase": ("none", 10_000, 10_400, 10_500, 16_020, EXPIRED),
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN_LEAVES)
+def test_where_leaves_have_no_lines_nobody_is_accused_who_may_have_left(name):
+    """m5 begins a join phase by asking to join, so nothing shows when m2 was gone."""
+    line, last_ms, stable_ms, asked_ms, ended_ms, expected = UNSEEN_LEAVES[name]
+    story = after_a_leave(line)
+    others, generation = (("m1",), 3) if line == "a later one" else (("m1", "m3"), 2)
+    story.beats("m2", 6_000, last_ms, generation).join(ended_ms, "m5", generation + 1, parked_ms=ended_ms - asked_ms)
+    for member in others:
+        story.beats(member, 6_000, stable_ms, generation).beat(asked_ms + 200, member, generation, error=27)
+    story = rebalance(story, ended_ms, generation + 1, *others, "m5")
+    for member in (*others, "m5"):
+        story.beats(member, ended_ms + 1_000, 50_000, generation + 1)
+    assert rules(story.play(50_000)) == expected
+
+
+def test_the_leave_of_one_member_is_proof_though_another_expired_at_that_instant():
+    """m3 left unseen and m4 expired, both gone after one phase. The next phase hides how m2 went."""
+    story = stable("m1", "m2", "m3", "m4", poll_ms=60_000).beats("m4", 1_000, 3_000)
+    for member in ("m1", "m2", "m3"):
+        story.beats(member, 1_000, 8_000)
+    story = rebalance(story.beat(9_020, "m1", error=27), 9_100, 2, "m1", "m2").beats("m2", 10_000, 12_000, 2)
+    story.beats("m1", 10_000, 12_400, 2).join(20_000, "m5", 3, parked_ms=7_500).beat(12_700, "m1", 2, error=27)
+    story = rebalance(story, 20_000, 3, "m1", "m5").beats("m1", 21_000, 50_000, 3).beats("m5", 21_000, 50_000, 3)
+    told = story.play(50_000)
+    assert (rules(told, "m3"), rules(told, "m4"), rules(told)) == (REMOVED, EXPIRED, REMOVED)
