@@ -69,6 +69,21 @@ def lines_were_behind(inference: Inference) -> bool:
     return inference.departure.lines_were_behind and not paused
 
 
+def dates_are_too_coarse(inference: Inference) -> bool:
+    """Tell whether the dates of the lines do not show if the join phase ended by its timeout, and that is the question.
+
+    It is if the session can have ended by then, too.
+    """
+    member, phase, context = inference.member, inference.departure.phase, inference.context
+    off_by_ms, removed_ms = context.off_by_ms, inference.departure.removed_ms
+    if not off_by_ms or phase.limit_ms is None or phase.started_ms is None:
+        return False
+    timeout_ms = session_timeout_ms(member, context) or 0
+    had_ended = (member.session_from_ms or 0) + timeout_ms <= removed_ms + off_by_ms
+    earliest_ms, latest_ms = phase.began_after_ms + phase.limit_ms, phase.started_ms + phase.limit_ms
+    return had_ended and earliest_ms - off_by_ms <= removed_ms <= latest_ms + off_by_ms
+
+
 def rebalance_began_unseen(inference: Inference) -> bool:
     """Tell whether the rebalance began before any session had expired, and no request that began it was seen.
 
@@ -182,7 +197,7 @@ def may_have_left_unseen(inference: Inference) -> bool:
     after the removal counts too.
     """
     member, blind, leave_ms = inference.member, inference.context.blind, _earliest_leave_ms(inference)
-    until_ms = inference.departure.gone_ms + inference.context.thresholds.grace_ms
+    until_ms = inference.departure.gone_ms + inference.context.leave_grace_ms
     if member.session_from_ms is None:
         return may_miss_lines(blind, leave_ms, until_ms)
     silence_ms = _longest_silence_ms(member, inference.context)
@@ -285,6 +300,7 @@ def may_have_waited_unseen(inference: Inference) -> bool:
 
 DOUBTS: tuple[Callable[[Inference], bool], ...] = (
     joined_a_later_generation,
+    dates_are_too_coarse,
     lines_were_behind,
     rebalance_began_unseen,
     heartbeats_are_filtered_out,

@@ -3,8 +3,11 @@
 import pytest
 
 from coordinator_model.brokers.one_clock import PROBE_DUE_MS
+from coordinator_model.capture_replay import replay_rows
+from coordinator_model.decode.source_row import TELEMETRY
+from coordinator_model.shard.shard import ShardSettings
 from tests.coordinator_model.rules.test_departed_rules import group, without
-from tests.support.story import Story, Who, consumers, rebalance, stable
+from tests.support.story import Story, Told, Who, consumers, rebalance, stable
 
 REMOVED, EXPIRED = ("member-removed",), ("session-expired",)
 
@@ -318,3 +321,29 @@ def test_the_leave_of_one_member_is_proof_though_another_expired_at_that_instant
     story = rebalance(story, 20_000, 3, "m1", "m5").beats("m1", 21_000, 50_000, 3).beats("m5", 21_000, 50_000, 3)
     told = story.play(50_000)
     assert (rules(told, "m3"), rules(told, "m4"), rules(told)) == (REMOVED, EXPIRED, REMOVED)
+
+
+def flushed(story, until_ms):
+    """Play a story whose lines have the dates of a shipper that writes its buffer every second."""
+    rows = [
+        row._replace(timestamp_ms=row.timestamp_ms + -row.timestamp_ms % 1_000) if row.source == TELEMETRY else row
+        for row in story.source_rows(until_ms)
+    ]
+    return Told(replay_rows(rows, ShardSettings(cluster="c", partitions=1, live_from_ms=0)))
+
+
+def test_a_leave_is_awaited_for_as_long_as_dates_may_be_off():
+    """m2 is heard at 3,400 and leaves at 10,050. The record shows it at once, and its line is dated 11,000."""
+    story = stable("m1", "m2").beats("m1", 1_020, 10_020).beat(1_000, "m2").beat(3_400, "m2").leave(10_050, "m2")
+    story.join(10_055, "m1", 2, listed=["m1"]).record(10_060, 2, "m1").sync(10_070, "m1", 2, leader=True)
+    told = flushed(story.beats("m1", 11_020, 40_020, 2), 40_000)
+    assert told.accusations == []
+
+
+@pytest.mark.parametrize(("poll_ms", "expected"), [(4_000, REMOVED), (60_000, EXPIRED)])
+def test_dates_that_are_off_do_not_tell_two_timers_apart(poll_ms, expected):
+    """m2's session ends in a phase that lasts 3 s. By coarse dates, it may last 4 s, which is its timeout."""
+    story = group(last_ms=10_000, m1_until_ms=15_900, poll_ms=poll_ms).beat(15_950, "m1", error=27)
+    story = without(story.join(19_000, "m3", 2, parked_ms=3_060), "m2", 19_000, others=("m1", "m3"))
+    assert rules(story.play(40_000)) == EXPIRED
+    assert rules(flushed(story, 40_000)) == expected
