@@ -104,6 +104,18 @@ def test_who_is_heard_after_the_time_to_sync_had_synced():
     assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 106_000)]
 
 
+def test_whose_group_is_stable_after_the_time_to_sync_had_synced():
+    """The line of m2's SyncGroup was lost. It was due as the broker stood still, and m1 is heard afterwards."""
+    story = stable("m1", "m2", session_ms=8_000, poll_ms=10_000).beats("m1", 1_000, 6_000).beats("m2", 1_000, 4_000)
+    story.rows[:] = [
+        row for row in story.rows if b"SYNC_GROUP" not in (row[2].value or b"") or b'"m2"' not in row[2].value
+    ]
+    story.silent(6_500, 11_000).beats("m1", 11_020, 12_020, every_ms=500).beat(13_000, "m1", error=27)
+    told = without(story, "m2", 13_500).play(30_000)
+    assert told.opened("rebalance-timeout") == []
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 12_000)]
+
+
 @pytest.mark.parametrize("lines_lost", [False, True], ids=["the broker stood still", "it answered unseen"])
 def test_the_probe_tells_a_pause_from_missing_lines(lines_lost):
     """Its number after the hole is the next one, or many more."""
