@@ -29,6 +29,7 @@ ONCE_FALSE = (
     ("chaos-one-broker", "off for 60 s", 21),
     ("chaos-one-broker", "one of several brokers off for 60 s", 21),
     ("chaos-three-brokers", "leave lines lost", 66),
+    ("chaos-three-brokers", "off for 20 s", 60),
     ("frozen-groups", "instants of a flush every second", 45),
     ("frozen-groups", "leave lines lost", 140),
     ("frozen-groups", "whole seconds", 45),

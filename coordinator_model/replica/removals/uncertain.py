@@ -200,9 +200,13 @@ def may_have_left_unseen(inference: Inference) -> bool:
     until_ms = inference.departure.gone_ms + inference.context.leave_grace_ms
     if member.session_from_ms is None:
         return may_miss_lines(blind, leave_ms, until_ms)
+    heard_ms = member.session_from_ms
+    if member.in_kip848_group:  # its timer ran as it was removed, or later than it was heard unseen
+        timeout_ms = session_timeout_ms(member, inference.context) or 0
+        heard_ms = max(heard_ms, inference.departure.removed_ms - timeout_ms)
     silence_ms = _longest_silence_ms(member, inference.context)
-    unseen_ms = may_have_lived_until_ms(blind, member.session_from_ms, silence_ms, until_ms)
-    return unseen_ms > max(member.session_from_ms, leave_ms)
+    unseen_ms = may_have_lived_until_ms(blind, heard_ms, silence_ms, until_ms)
+    return unseen_ms > max(heard_ms, leave_ms)
 
 
 def may_have_left_without_a_line(inference: Inference) -> bool:

@@ -66,6 +66,15 @@ def test_a_leave_whose_line_was_lost_is_told_as_unknown():
     assert rules(told.play(30_000, consumer_session_timeouts_ms={"": 6_000})) == REMOVED
 
 
+@pytest.mark.parametrize(("removed_ms", "expected"), [(16_520, EXPIRED), (23_000, REMOVED)])
+def test_a_kip_848_member_that_outlived_its_session_unseen_may_have_left_unseen(removed_ms, expected):
+    """m2's session of 6 s begins at 10,500, by a heartbeat behind a stalled write. No line comes from 16,000 on."""
+    story = consumers("m1", "m2").hellos("m1", 1_000, 40_000, 2).hellos("m2", 1_000, 8_000, 2)
+    story.hello(15_500, "m2", 2, 2, error=15, parked_ms=5_000)
+    story.gone(removed_ms, "m2").epoch(removed_ms, 3).target(removed_ms, 3)
+    assert rules(blind(story, 16_000, 24_000).play(40_000, consumer_session_timeouts_ms={"": 6_000})) == expected
+
+
 def test_a_leave_whose_line_trails_takes_it_back():
     story = killed(removed_ms=12_000).leave(12_000, "m2", trails_ms=3_000)
     told = story.play(40_000)
