@@ -23,6 +23,7 @@ TRIED = (
 )
 # captures in which bad telemetry once led to a false report, what was bad, and how many true reports are left at least
 ONCE_FALSE = (
+    ("chaos-both-sources", "heartbeat lines lost", 65),
     ("chaos-one-broker", "5 % of lines lost", 40),
     ("chaos-one-broker", "instants of a flush every second", 18),
     ("chaos-one-broker", "leave lines lost", 50),

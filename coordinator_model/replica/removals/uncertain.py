@@ -332,7 +332,8 @@ def _outlived_its_session(inference: Inference) -> bool:
     recent removal has an explanation.
     """
     departure, context = inference.departure, inference.context
-    alone, unexplained = departure.member.in_kip848_group, _unexplained_recently(inference)
+    alone = departure.member.in_kip848_group or departure.successor is not None
+    unexplained = _unexplained_recently(inference)
     if any(name in inference.replica.pending for name in departure.phase.unjoined) and not unexplained:
         return False  # the phase waited for a pending member (79), however long before its end the session had ended
     if not alone and (unexplained or _expired_long_before(departure, context)):

@@ -170,6 +170,19 @@ def test_nobody_is_accused_who_may_wait_in_a_join_phase_unseen(stable_ms, from_m
     assert rules(unlogged(story, b"JOIN_GROUP", from_ms).play(40_000)) == expected
 
 
+@pytest.mark.parametrize(("from_ms", "expected"), [(30_000, EXPIRED), (1_000, REMOVED)])
+def test_a_static_member_whose_heartbeats_are_filtered_out_may_have_been_replaced(from_ms, expected):
+    """The sessions of two that were never heard end at 6,150 and 12,150; both are replaced at 10,000."""
+    old = [Who(f"old-{n}", f"pod-{n}", port=5_010 + n, session_ms=6_000 * n) for n in (1, 2)]
+    new = [Who(f"new-{n}", f"pod-{n}", port=5_020 + n, session_ms=6_000 * n) for n in (1, 2)]
+    story = stable("m1", *old).beats("m1", 1_000, 9_000)
+    story.join(10_050, "m1", 2, listed=["m1", *new])
+    for who in new:
+        story.join(10_050, who, 2, asked="", parked_ms=50)
+    story = rebalance(story, 10_050, 2, "m1", *new).beats("m1", 11_000, 30_000, 2)
+    assert rules(unlogged(story, b'"HEARTBEAT"', from_ms).play(30_000), "pod-1") == expected
+
+
 def test_no_timer_runs_where_joingroup_lines_are_missing():
     """A generation began unseen, and m2, which was heard since, may wait in a join phase unseen."""
     story = rebalance(group(last_ms=4_000, m1_until_ms=4_500), 5_000, 2, "m1", "m2")
