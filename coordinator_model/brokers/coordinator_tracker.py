@@ -24,7 +24,7 @@ from coordinator_model.brokers.coordinator_check import Proof
 from coordinator_model.brokers.former_coordinators import GOES_ON_MS, FormerCoordinators
 from coordinator_model.brokers.leadership import Claim, Leadership
 from coordinator_model.brokers.listeners import Listeners, is_address, on_one_host
-from coordinator_model.brokers.one_clock import GAP_MS, PROBE_DUE_MS, BrokerClock
+from coordinator_model.brokers.one_clock import CROWDED_PROBES, GAP_MS, PROBE_DUE_MS, BrokerClock
 from coordinator_model.brokers.stepped_clocks import SteppedClocks
 from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS, TimerReset
 from coordinator_model.events import LeaderNamed
@@ -40,8 +40,6 @@ MAX_LOAD_MS = 30_000
 busy broker took 6 s to load 50 partitions."""
 METADATA_DELAY_MS = 1_000
 """How long a broker's metadata may still name the old leader after the next one has loaded."""
-CROWDED_PROBES = 3
-"""This many probes in a row take at least a second. If all have one instant, their dates are coarser than that."""
 RECORD_AHEAD_MS = 10_000
 """How far ahead of this machine's clock a record's instant counts. A record from the future must not move the time."""
 REQUEST_LOG_OFF_MS = 60_000
@@ -118,6 +116,12 @@ class CoordinatorTracker(SteppedClocks):
         """The last gap in the coordinator's lines: its last line before it, its first one after it; 0 twice: none."""
         clock = self.brokers.get(self.coordinator or "")
         return (clock.gap_from_ms, clock.gap_to_ms) if clock else (0, 0)
+
+    @property
+    def off_by_ms(self) -> int:
+        """How far the dates of the coordinator's lines may be from the truth, see ``BrokerClock.off_by_ms``."""
+        clock = self.brokers.get(self.coordinator or "")
+        return clock.off_by_ms if clock else 0
 
     @property
     def _newest_reset(self) -> TimerReset | None:
@@ -269,15 +273,10 @@ class CoordinatorTracker(SteppedClocks):
             clock.probes.clear()
 
     def _note_bunch(self, broker: str, connection: str, line_ms: int, heard_ms: int, *, follows: bool) -> None:
-        """Count probe numbers in a row that share one instant. Too many make a blind window up to the next instant."""
+        """Note how many probe numbers in a row share one instant. Too many make a blind window up to the next one."""
         clock = self._clock(broker)
-        if line_ms > heard_ms or connection not in clock.bunches:
-            clock.bunches[connection] = [1, heard_ms]
-            return
-        bunch = clock.bunches[connection]
-        bunch[0] += follows
-        if bunch[0] >= CROWDED_PROBES and broker == self.coordinator:
-            step_ms = line_ms - bunch[1]
+        count, step_ms = clock.note_bunch(connection, line_ms, heard_ms, follows=follows)
+        if count >= CROWDED_PROBES and broker == self.coordinator:
             from_ms = clock.probed_since_ms[connection] - step_ms
             self.noted.append(add_window(self.blind, BlindWindow(broker, from_ms, line_ms + step_ms, COARSE_INSTANTS)))
 

@@ -6,6 +6,11 @@ PROBE_DUE_MS = 2_500
 """After a hole the next probe comes within this time, even if it has to reconnect."""
 GAP_MS = 1_000
 """If the lines of a probed broker are further apart than this, two probes made none: it was paused or busy."""
+CROWDED_PROBES = 3
+"""This many probes in a row take at least a second. If all have one instant, their dates are coarser than that."""
+COARSE_FOR_MS = 10_000
+"""How long dates count as coarse after two probe numbers in a row had one instant."""
+PROBE_EVERY_MS = 500
 MAX_PROBES = 8
 """Probe connections kept per broker. The last number of a broken connection stays behind."""
 
@@ -51,6 +56,10 @@ class BrokerClock:
     gap_from_ms: int = 0
     """The last time that its lines were more than ``GAP_MS`` apart: its timers may have stood still."""
     gap_to_ms: int = 0
+    coarse_ms: int = 0
+    """How far apart the instants of its lines were when two probe numbers in a row last shared one; 0: none did."""
+    coarse_seen_ms: int = 0
+    """When that was."""
 
     def note_behind(self, wall_ms: int) -> None:
         """Note how far the newest line is behind this machine's clock, now that a line has been read.
@@ -66,6 +75,7 @@ class BrokerClock:
         """Note how far the clock has stepped in all, before anything of the new time is read."""
         further_ms, self.stepped_ms = stepped_ms - self.stepped_ms, stepped_ms
         self.read_ms.clear()
+        self.coarse_seen_ms = 0
         if self.behind_ms is not None:
             self.behind_ms -= further_ms
         if self.usual_ms is not None:
@@ -91,6 +101,26 @@ class BrokerClock:
             self.probed_ms.pop(forgotten, None)
             self.bunches.pop(forgotten, None)
         return since_ms
+
+    def note_bunch(self, connection: str, line_ms: int, heard_ms: int, *, follows: bool) -> tuple[int, int]:
+        """Return how many probe numbers in a row share the newest instant, and how far that is from the one before."""
+        if line_ms > heard_ms or connection not in self.bunches:
+            self.bunches[connection] = [1, heard_ms]
+        else:
+            self.bunches[connection][0] += follows
+        count, before_ms = self.bunches[connection]
+        step_ms = line_ms - before_ms
+        if count > 1:
+            self.coarse_ms, self.coarse_seen_ms = min(step_ms, CROWDED_PROBES * PROBE_EVERY_MS), line_ms
+        return count, step_ms
+
+    @property
+    def off_by_ms(self) -> int:
+        """How far the dates of its lines may be off, if they are whole seconds or those of a shipper's buffer.
+
+        If they are further off, ``CROWDED_PROBES`` share one instant.
+        """
+        return self.coarse_ms if self.line_ms - self.coarse_seen_ms <= COARSE_FOR_MS else 0
 
     def connection_before(self, connection: str, probe: int) -> str:
         """Return the connection of the last probe before this one; empty: none is known.

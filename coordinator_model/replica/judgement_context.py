@@ -49,9 +49,16 @@ class JudgementContext(NamedTuple):
     """The answers of brokers that answer as the coordinator although metadata names another broker."""
     last_gap_ms: tuple[int, int] = (0, 0)
     """The last gap in the coordinator's lines (``one_clock``): its last line before it and its first one after it."""
+    off_by_ms: int = 0
+    """How far the dates of the coordinator's lines may be off, because several lines share one."""
     reported: Mapping[str, str] = MappingProxyType({})
     """Findings about the group as a whole that its last report had, and how severe each was: what is reported goes on
     while nothing is known of the group."""
+
+    @property
+    def leave_grace_ms(self) -> int:
+        """How long after a removal the line of the leave that explains it may be dated."""
+        return self.thresholds.grace_ms + self.off_by_ms
 
     @property
     def waiting(self) -> bool:

@@ -80,7 +80,7 @@ def _leaver(replica: GroupReplica, event: LeaveAnswered, context: JudgementConte
         return None if is_late else member  # the same id has joined again since
     gone = event.member_id or _departed_instance(replica, event.instance_id)
     # if the answer was lost, nothing shows that it was a member: a leave that came after its removal explains nothing
-    member = explain_by_leave(replica, gone, event.applied_ms, TRUNCATED_MS if lost else context.thresholds.grace_ms)
+    member = explain_by_leave(replica, gone, event.applied_ms, TRUNCATED_MS if lost else context.leave_grace_ms)
     if member is None and not lost:
         member = Member(event.member_id, event.instance_id, event.client_id, event.client_host)
     return member

@@ -129,9 +129,7 @@ def _leave(replica: GroupReplica, event: ConsumerHeartbeat, context: JudgementCo
     former, is_final = None, event.error == 0 and context.broker in ("", event.broker)
     if present is None or joined_ms >= event.applied_ms or _is_back_by_another_clock(replica, present):
         # gone, or the same id has joined again since
-        former = explain_by_leave(
-            replica, event.member_id, event.applied_ms, context.thresholds.grace_ms, is_final=is_final
-        )
+        former = explain_by_leave(replica, event.member_id, event.applied_ms, context.leave_grace_ms, is_final=is_final)
     if former is None and joined_ms > event.applied_ms:
         return  # a late line, and there is no removal that it could explain
     member = former or present or _member(event)

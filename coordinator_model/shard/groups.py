@@ -80,6 +80,7 @@ class Groups:
             coordinates_ms=self.clock.accepted.newest_arrival_ms,
             claims=self.clock.claims,
             last_gap_ms=self.clock.last_gap_ms,
+            off_by_ms=self.clock.off_by_ms,
             reported={told.rule: told.severity for told in self.memory.reported.get(group, ()) if told.who == group},
         )
 

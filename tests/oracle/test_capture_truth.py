@@ -21,11 +21,19 @@ TRIED = (
     "late by 15 s",
     "no record keys",
 )
-# captures in which bad telemetry once led to a false report, and what was bad
+# captures in which bad telemetry once led to a false report, what was bad, and how many true reports are left at least
 ONCE_FALSE = (
-    ("chaos-one-broker", "leave lines lost"),
-    ("chaos-one-broker", "off for 60 s"),
-    ("chaos-one-broker", "one of several brokers off for 60 s"),
+    ("chaos-both-sources", "heartbeat lines lost", 65),
+    ("chaos-one-broker", "5 % of lines lost", 40),
+    ("chaos-one-broker", "instants of a flush every second", 18),
+    ("chaos-one-broker", "leave lines lost", 50),
+    ("chaos-one-broker", "off for 60 s", 21),
+    ("chaos-one-broker", "one of several brokers off for 60 s", 21),
+    ("chaos-three-brokers", "leave lines lost", 66),
+    ("chaos-three-brokers", "off for 20 s", 60),
+    ("frozen-groups", "instants of a flush every second", 45),
+    ("frozen-groups", "leave lines lost", 140),
+    ("frozen-groups", "whole seconds", 45),
 )
 
 
@@ -36,8 +44,8 @@ def test_nobody_is_accused_falsely_in_a_capture_with_bad_telemetry(how):
     assert (counted["false"], counted["false pages"]) == (0, 0)
 
 
-@pytest.mark.parametrize(("name", "how"), ONCE_FALSE)
-def test_who_was_once_accused_falsely_in_a_capture_is_not_any_more(name, how):
+@pytest.mark.parametrize(("name", "how", "least_true"), ONCE_FALSE)
+def test_who_was_once_accused_falsely_in_a_capture_is_not_any_more(name, how, least_true):
     counted, listed = count(name, how)
     assert listed == []
-    assert counted["true"] > 20
+    assert counted["true"] >= least_true

@@ -210,6 +210,8 @@ def _apply(
 
 def _report(replica: GroupReplica, departure: Departure, timeout: Timeout) -> None:
     """Report a removal as the timeout that it proves."""
+    if departure.rule == MEMBER_REMOVED and replica.unexplained_ms == departure.gone_ms:
+        replica.unexplained_ms = None  # it is explained now: an earlier judgement had marked it
     departure.evidence, departure.cause, departure.deadline_ms = Evidence.OBSERVED, timeout.cause, timeout.deadline_ms
     if isinstance(timeout, RebalanceTimeout):
         departure.rule = REBALANCE_TIMEOUT
@@ -217,8 +219,6 @@ def _report(replica: GroupReplica, departure: Departure, timeout: Timeout) -> No
         departure.rule, departure.timer_reset_ms = SESSION_EXPIRED, timeout.timer_reset_ms
         departure.deadline_from_ms, departure.deadline_until_ms = timeout.deadline_from_ms, timeout.deadline_until_ms
     departure.judged, departure.judge_again = True, False
-    if replica.unexplained_ms == departure.gone_ms:
-        replica.unexplained_ms = None  # it is explained now: an earlier judgement may have marked it
     count_violation(replica, departure)
 
 

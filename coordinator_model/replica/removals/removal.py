@@ -55,7 +55,7 @@ def remove_member(
         del replica.undelivered_leaves[member.member_id]
     if left_a_deposed_coordinator(replica, member, removed_ms):
         remember_leave(replica, Leave(member, removed_ms, Cause.LEFT, None))
-    elif not has_left(replica, member, removed_ms, context.thresholds.grace_ms):
+    elif not has_left(replica, member, removed_ms, context.leave_grace_ms):
         _note_removal(replica, member, removed_ms, context, answered_by, successor)
     replica.members.pop(member.member_id, None)
 
@@ -75,7 +75,7 @@ def note_unwritten_removal(replica: GroupReplica, context: JudgementContext) -> 
     late_ms = started.at_ms - (member.timer_reset_ms or 0) - (limit_ms or 0)
     unwritten = member.member_id not in replica.recorded and _is_witnessed(replica, member, started.at_ms, context)
     lived_on = (member.session_from_ms or 0) > started.at_ms
-    lived_on = lived_on or has_left(replica, member, started.at_ms, context.thresholds.grace_ms)
+    lived_on = lived_on or has_left(replica, member, started.at_ms, context.leave_grace_ms)
     if unwritten and not lived_on and not context.by_records and -EARLY_MS <= late_ms <= LATE_MS:
         departure = _departure(replica, member, started.at_ms, context, "", None)
         departure.broker = replica.announced_by or departure.broker
@@ -219,7 +219,7 @@ def _departure(
         deadline_ms=None,
         generation=generation,
         broker=context.broker,
-        judge_after_ms=max(known_ms, context.progress_ms) + context.thresholds.grace_ms + stall_ms,
+        judge_after_ms=max(known_ms, context.progress_ms) + context.leave_grace_ms + stall_ms,
         judged=False,
         answered_by=answered_by,
         touches_ms=[at_ms for at_ms in _touches_ms(member, context) if at_ms <= removed_ms],

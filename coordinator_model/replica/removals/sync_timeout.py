@@ -43,6 +43,7 @@ def sync_deadline_ms(departure: Departure, context: JudgementContext) -> int | N
         return None
     if started_ms is not None and started_ms < deadline_ms - EARLY_MS:
         return None
-    if (member.last_heartbeat_ms or 0) > when_awake_ms(deadline_ms, context) + LATE_MS:
-        return None  # it was heard after the timer had run, so it had synced
+    ran_ms = when_awake_ms(deadline_ms, context) + LATE_MS
+    if max(member.last_heartbeat_ms or 0, departure.phase.began_after_ms) > ran_ms:
+        return None  # after the timer had run it was heard, or the group was stable still: it had synced
     return deadline_ms if deadline_ms <= departure.removed_ms + EARLY_MS else None

@@ -17,9 +17,10 @@ from coordinator_model.replica.judgement_context import JudgementContext
 from coordinator_model.replica.member import Member
 from coordinator_model.replica.removals.case import SessionExpired, Timeout
 from coordinator_model.replica.removals.departure import Departure
+from coordinator_model.replica.removals.ended_phase import EARLY_MS, LATE_MS
 from coordinator_model.replica.removals.together import Together
 from coordinator_model.replica.session_timer import deadlines, latest_deadline_ms, session_timeout_ms, unheard_since
-from coordinator_model.states import Cause
+from coordinator_model.states import MEMBER_REMOVED, Cause
 
 RECENT_MS = 600_000
 """A loss of lines this long before a rebalance still counts as recent."""
@@ -66,6 +67,21 @@ def lines_were_behind(inference: Inference) -> bool:
     pauses = (r for r in resets if r.cause is Cause.COORDINATOR_PAUSE)
     paused = any(max(r.woke_ms or 0, r.high_ms or removed_ms) >= since_ms for r in pauses)
     return inference.departure.lines_were_behind and not paused
+
+
+def dates_are_too_coarse(inference: Inference) -> bool:
+    """Tell whether the dates of the lines do not show if the join phase ended by its timeout, and that is the question.
+
+    It is if the session can have ended by then, too.
+    """
+    member, phase, context = inference.member, inference.departure.phase, inference.context
+    off_by_ms, removed_ms = context.off_by_ms, inference.departure.removed_ms
+    if not off_by_ms or phase.limit_ms is None or phase.started_ms is None:
+        return False
+    timeout_ms = session_timeout_ms(member, context) or 0
+    had_ended = (member.session_from_ms or 0) + timeout_ms <= removed_ms + off_by_ms
+    earliest_ms, latest_ms = phase.began_after_ms + phase.limit_ms, phase.started_ms + phase.limit_ms
+    return had_ended and earliest_ms - off_by_ms <= removed_ms <= latest_ms + off_by_ms
 
 
 def rebalance_began_unseen(inference: Inference) -> bool:
@@ -181,12 +197,59 @@ def may_have_left_unseen(inference: Inference) -> bool:
     after the removal counts too.
     """
     member, blind, leave_ms = inference.member, inference.context.blind, _earliest_leave_ms(inference)
-    until_ms = inference.departure.gone_ms + inference.context.thresholds.grace_ms
+    until_ms = inference.departure.gone_ms + inference.context.leave_grace_ms
     if member.session_from_ms is None:
         return may_miss_lines(blind, leave_ms, until_ms)
+    heard_ms = member.session_from_ms
+    if member.in_kip848_group:  # its timer ran as it was removed, or later than it was heard unseen
+        timeout_ms = session_timeout_ms(member, inference.context) or 0
+        heard_ms = max(heard_ms, inference.departure.removed_ms - timeout_ms)
     silence_ms = _longest_silence_ms(member, inference.context)
-    unseen_ms = may_have_lived_until_ms(blind, member.session_from_ms, silence_ms, until_ms)
-    return unseen_ms > max(member.session_from_ms, leave_ms)
+    unseen_ms = may_have_lived_until_ms(blind, heard_ms, silence_ms, until_ms)
+    return unseen_ms > max(heard_ms, leave_ms)
+
+
+def may_have_left_without_a_line(inference: Inference) -> bool:
+    """Tell whether leaves in the group have no lines, and the member may have left rather than expired.
+
+    An earlier removal that nothing explains shows that, until a leave is seen again. A member that leaves was heard
+    until then. This says no if something shows that the session's end was what happened: it began the rebalance, it
+    alone can have ended the join phase, or a KIP-848 group wrote the removal at that instant.
+    """
+    member, departure, context = inference.member, inference.departure, inference.context
+    unexplained_ms, timeout_ms = _other_unexplained_ms(inference), session_timeout_ms(member, context)
+    if unexplained_ms is None or timeout_ms is None or member.session_from_ms is None:
+        return False
+    if not isinstance(inference.timeout, SessionExpired) or _saw_a_leave(inference.replica, unexplained_ms):
+        return False
+    sign_ms = departure.removed_ms if departure.phase.started_ms is None else departure.phase.started_ms
+    began_with_its_end = member.session_from_ms + timeout_ms <= sign_ms + context.thresholds.grace_ms
+    silent_until_ms = member.session_from_ms + _longest_silence_ms(member, context)
+    shown = began_with_its_end or _alone_ended_the_phase(inference)
+    return not shown and silent_until_ms > _earliest_leave_ms(inference)
+
+
+def _other_unexplained_ms(inference: Inference) -> int | None:
+    """Return when the last other removal happened that no line explains.
+
+    If this one is judged again because of a move, the move may also explain those that were found with it.
+    """
+    own, unexplained_ms = inference.departure, inference.replica.unexplained_ms
+    if own.rule != MEMBER_REMOVED or own.gone_ms != unexplained_ms:
+        return unexplained_ms
+    others = (d for d in inference.replica.departures if d.judged and d.rule == MEMBER_REMOVED)
+    return max((other.gone_ms for other in others if other.gone_ms < own.gone_ms), default=None)
+
+
+def _saw_a_leave(replica: GroupReplica, since_ms: int) -> bool:
+    return any(leave.applied_ms > since_ms and leave.cause is not Cause.REPLACED for leave in replica.leaves)
+
+
+def _alone_ended_the_phase(inference: Inference) -> bool:
+    """Tell whether the session ended as the join phase did, and no other session of the dropped members did."""
+    removed_ms, ends_ms = inference.departure.removed_ms, inference.together.latest_ends_ms
+    then = {dropped for dropped, at_ms in ends_ms.items() if -EARLY_MS <= removed_ms - at_ms <= LATE_MS}
+    return then == {id(inference.departure)}
 
 
 def coordinator_may_have_died_before_its_line(inference: Inference) -> bool:
@@ -241,12 +304,14 @@ def may_have_waited_unseen(inference: Inference) -> bool:
 
 DOUBTS: tuple[Callable[[Inference], bool], ...] = (
     joined_a_later_generation,
+    dates_are_too_coarse,
     lines_were_behind,
     rebalance_began_unseen,
     heartbeats_are_filtered_out,
     request_may_have_been_pending,
     expired_while_group_was_stable,
     may_have_left_unseen,
+    may_have_left_without_a_line,
     coordinator_may_have_died_before_its_line,
     may_not_have_moved,
     may_have_expired_in_a_hole,
@@ -267,7 +332,8 @@ def _outlived_its_session(inference: Inference) -> bool:
     recent removal has an explanation.
     """
     departure, context = inference.departure, inference.context
-    alone, unexplained = departure.member.in_kip848_group, _unexplained_recently(inference)
+    alone = departure.member.in_kip848_group or departure.successor is not None
+    unexplained = _unexplained_recently(inference)
     if any(name in inference.replica.pending for name in departure.phase.unjoined) and not unexplained:
         return False  # the phase waited for a pending member (79), however long before its end the session had ended
     if not alone and (unexplained or _expired_long_before(departure, context)):

@@ -194,6 +194,26 @@ def test_instants_of_a_shippers_buffer_open_a_blind_window(name):
     assert bool(made.take_noted()) is bool(window)
 
 
+# instants of a probe's numbers, half a second apart -> how far the dates of lines may be off
+DATES = {
+    "exact": ([1_000, 1_500, 2_000, 2_500], 0),
+    "a flush every second": ([1_000, 1_000, 2_000, 2_000], 1_000),
+    "still, with one number in the last second": ([1_000, 1_000, 2_000, 2_000, 3_000], 1_000),
+    "after a pause": ([1_000, 9_000, 9_000], 1_500),
+    "exact again for long": ([1_000, 1_000, *range(1_500, 12_500, 500)], 0),
+}
+
+
+@pytest.mark.parametrize("name", DATES)
+def test_two_numbers_of_the_probe_at_one_instant_show_how_far_dates_are_off(name):
+    instants, off_by_ms = DATES[name]
+    made, before_ms = clock(("a", 1_000, YES)), 500
+    for number, at_ms in enumerate(instants):
+        made.probed("a", number, at_ms, before_ms, LIMITS, "p")
+        before_ms = made.advance("a", at_ms, LIMITS)
+    assert made.off_by_ms == off_by_ms
+
+
 def test_of_many_connections_of_the_probe_only_those_heard_last_are_kept():
     """A shard without groups forgets the numbers of its probes in each batch, but not the connections."""
     made = CoordinatorTracker()

@@ -3,8 +3,11 @@
 import pytest
 
 from coordinator_model.brokers.one_clock import PROBE_DUE_MS
+from coordinator_model.capture_replay import replay_rows
+from coordinator_model.decode.source_row import TELEMETRY
+from coordinator_model.shard.shard import ShardSettings
 from tests.coordinator_model.rules.test_departed_rules import group, without
-from tests.support.story import Story, Who, consumers, rebalance, stable
+from tests.support.story import Story, Told, Who, consumers, rebalance, stable
 
 REMOVED, EXPIRED = ("member-removed",), ("session-expired",)
 
@@ -63,6 +66,15 @@ def test_a_leave_whose_line_was_lost_is_told_as_unknown():
     assert rules(told.play(30_000, consumer_session_timeouts_ms={"": 6_000})) == REMOVED
 
 
+@pytest.mark.parametrize(("removed_ms", "expected"), [(16_520, EXPIRED), (23_000, REMOVED)])
+def test_a_kip_848_member_that_outlived_its_session_unseen_may_have_left_unseen(removed_ms, expected):
+    """m2's session of 6 s begins at 10,500, by a heartbeat behind a stalled write. No line comes from 16,000 on."""
+    story = consumers("m1", "m2").hellos("m1", 1_000, 40_000, 2).hellos("m2", 1_000, 8_000, 2)
+    story.hello(15_500, "m2", 2, 2, error=15, parked_ms=5_000)
+    story.gone(removed_ms, "m2").epoch(removed_ms, 3).target(removed_ms, 3)
+    assert rules(blind(story, 16_000, 24_000).play(40_000, consumer_session_timeouts_ms={"": 6_000})) == expected
+
+
 def test_a_leave_whose_line_trails_takes_it_back():
     story = killed(removed_ms=12_000).leave(12_000, "m2", trails_ms=3_000)
     told = story.play(40_000)
@@ -99,6 +111,18 @@ def test_who_is_heard_after_the_time_to_sync_had_synced():
     told = without(story, "m2", 106_000).play(130_000)
     assert told.opened("rebalance-timeout") == []
     assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 106_000)]
+
+
+def test_whose_group_is_stable_after_the_time_to_sync_had_synced():
+    """The line of m2's SyncGroup was lost. It was due as the broker stood still, and m1 is heard afterwards."""
+    story = stable("m1", "m2", session_ms=8_000, poll_ms=10_000).beats("m1", 1_000, 6_000).beats("m2", 1_000, 4_000)
+    story.rows[:] = [
+        row for row in story.rows if b"SYNC_GROUP" not in (row[2].value or b"") or b'"m2"' not in row[2].value
+    ]
+    story.silent(6_500, 11_000).beats("m1", 11_020, 12_020, every_ms=500).beat(13_000, "m1", error=27)
+    told = without(story, "m2", 13_500).play(30_000)
+    assert told.opened("rebalance-timeout") == []
+    assert told.facts("session-expired", "subject", "deadline_ms") == [("m2", 12_000)]
 
 
 @pytest.mark.parametrize("lines_lost", [False, True], ids=["the broker stood still", "it answered unseen"])
@@ -148,6 +172,19 @@ def test_nobody_is_accused_who_may_wait_in_a_join_phase_unseen(stable_ms, from_m
     """m2 is removed at 16,000; m1 is last told at `stable_ms` that there is no rebalance."""
     story = without(group(last_ms=10_000, m1_until_ms=stable_ms), "m2", 16_000)
     assert rules(unlogged(story, b"JOIN_GROUP", from_ms).play(40_000)) == expected
+
+
+@pytest.mark.parametrize(("from_ms", "expected"), [(30_000, EXPIRED), (1_000, REMOVED)])
+def test_a_static_member_whose_heartbeats_are_filtered_out_may_have_been_replaced(from_ms, expected):
+    """The sessions of two that were never heard end at 6,150 and 12,150; both are replaced at 10,000."""
+    old = [Who(f"old-{n}", f"pod-{n}", port=5_010 + n, session_ms=6_000 * n) for n in (1, 2)]
+    new = [Who(f"new-{n}", f"pod-{n}", port=5_020 + n, session_ms=6_000 * n) for n in (1, 2)]
+    story = stable("m1", *old).beats("m1", 1_000, 9_000)
+    story.join(10_050, "m1", 2, listed=["m1", *new])
+    for who in new:
+        story.join(10_050, who, 2, asked="", parked_ms=50)
+    story = rebalance(story, 10_050, 2, "m1", *new).beats("m1", 11_000, 30_000, 2)
+    assert rules(unlogged(story, b'"HEARTBEAT"', from_ms).play(30_000), "pod-1") == expected
 
 
 def test_no_timer_runs_where_joingroup_lines_are_missing():
@@ -294,3 +331,81 @@ def test_lines_may_be_missing_beside_a_restart(lines_lost, removed_ms, expected)
         story.jumps.append(30_000)
     told = story.beats("m1", 30_100, removed_ms - 100).beats("m1", max(30_100, removed_ms), 60_000, 2).play(60_000)
     assert rules(told) == expected
+
+
+def after_a_leave(line):
+    """m4 leaves at 5,000, of which no line comes unless `line` says so; the others go on in generation 2."""
+    story = stable("m1", "m2", "m3", "m4", poll_ms=60_000)
+    for member in ("m1", "m2", "m3", "m4"):
+        story.beats(member, 1_000, 4_000)
+    if line == "its own":
+        story.leave(5_000, "m4")
+    story = rebalance(story, 5_050, 2, "m1", "m2", "m3")
+    if line == "a later one":
+        story = rebalance(story.leave(5_500, "m3"), 5_550, 3, "m1", "m2")
+    return story
+
+
+# which leave has a line, when m2 is heard last, until when the group is seen stable, when m5 asks to join, when the
+# phase ends -> what is told of m2, whose session is 6 s
+UNSEEN_LEAVES = {
+    "none, and m2's session ends in the phase": ("none", 10_000, 10_400, 10_500, 18_000, REMOVED),
+    "m4's own": ("its own", 10_000, 10_400, 10_500, 18_000, EXPIRED),
+    "a later one": ("a later one", 10_000, 10_400, 10_500, 18_000, EXPIRED),
+    "none, but the end of m2's session began the phase": ("none", 7_000, 7_400, 13_000, 18_000, EXPIRED),
+    "none, but m2 was silent for long before the phase": ("none", 7_000, 10_400, 10_500, 18_000, EXPIRED),
+    "none, but the end of m2's session ended the phase": ("none", 10_000, 10_400, 10_500, 16_020, EXPIRED),
+}
+
+
+@pytest.mark.parametrize("name", UNSEEN_LEAVES)
+def test_where_leaves_have_no_lines_nobody_is_accused_who_may_have_left(name):
+    """m5 begins a join phase by asking to join, so nothing shows when m2 was gone."""
+    line, last_ms, stable_ms, asked_ms, ended_ms, expected = UNSEEN_LEAVES[name]
+    story = after_a_leave(line)
+    others, generation = (("m1",), 3) if line == "a later one" else (("m1", "m3"), 2)
+    story.beats("m2", 6_000, last_ms, generation).join(ended_ms, "m5", generation + 1, parked_ms=ended_ms - asked_ms)
+    for member in others:
+        story.beats(member, 6_000, stable_ms, generation).beat(asked_ms + 200, member, generation, error=27)
+    story = rebalance(story, ended_ms, generation + 1, *others, "m5")
+    for member in (*others, "m5"):
+        story.beats(member, ended_ms + 1_000, 50_000, generation + 1)
+    assert rules(story.play(50_000)) == expected
+
+
+def test_the_leave_of_one_member_is_proof_though_another_expired_at_that_instant():
+    """m3 left unseen and m4 expired, both gone after one phase. The next phase hides how m2 went."""
+    story = stable("m1", "m2", "m3", "m4", poll_ms=60_000).beats("m4", 1_000, 3_000)
+    for member in ("m1", "m2", "m3"):
+        story.beats(member, 1_000, 8_000)
+    story = rebalance(story.beat(9_020, "m1", error=27), 9_100, 2, "m1", "m2").beats("m2", 10_000, 12_000, 2)
+    story.beats("m1", 10_000, 12_400, 2).join(20_000, "m5", 3, parked_ms=7_500).beat(12_700, "m1", 2, error=27)
+    story = rebalance(story, 20_000, 3, "m1", "m5").beats("m1", 21_000, 50_000, 3).beats("m5", 21_000, 50_000, 3)
+    told = story.play(50_000)
+    assert (rules(told, "m3"), rules(told, "m4"), rules(told)) == (REMOVED, EXPIRED, REMOVED)
+
+
+def flushed(story, until_ms):
+    """Play a story whose lines have the dates of a shipper that writes its buffer every second."""
+    rows = [
+        row._replace(timestamp_ms=row.timestamp_ms + -row.timestamp_ms % 1_000) if row.source == TELEMETRY else row
+        for row in story.source_rows(until_ms)
+    ]
+    return Told(replay_rows(rows, ShardSettings(cluster="c", partitions=1, live_from_ms=0)))
+
+
+def test_a_leave_is_awaited_for_as_long_as_dates_may_be_off():
+    """m2 is heard at 3,400 and leaves at 10,050. The record shows it at once, and its line is dated 11,000."""
+    story = stable("m1", "m2").beats("m1", 1_020, 10_020).beat(1_000, "m2").beat(3_400, "m2").leave(10_050, "m2")
+    story.join(10_055, "m1", 2, listed=["m1"]).record(10_060, 2, "m1").sync(10_070, "m1", 2, leader=True)
+    told = flushed(story.beats("m1", 11_020, 40_020, 2), 40_000)
+    assert told.accusations == []
+
+
+@pytest.mark.parametrize(("poll_ms", "expected"), [(4_000, REMOVED), (60_000, EXPIRED)])
+def test_dates_that_are_off_do_not_tell_two_timers_apart(poll_ms, expected):
+    """m2's session ends in a phase that lasts 3 s. By coarse dates, it may last 4 s, which is its timeout."""
+    story = group(last_ms=10_000, m1_until_ms=15_900, poll_ms=poll_ms).beat(15_950, "m1", error=27)
+    story = without(story.join(19_000, "m3", 2, parked_ms=3_060), "m2", 19_000, others=("m1", "m3"))
+    assert rules(story.play(40_000)) == EXPIRED
+    assert rules(flushed(story, 40_000)) == expected
