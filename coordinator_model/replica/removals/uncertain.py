@@ -332,15 +332,15 @@ def _outlived_its_session(inference: Inference) -> bool:
     recent removal has an explanation.
     """
     departure, context = inference.departure, inference.context
-    alone = departure.member.in_kip848_group or departure.successor is not None
-    unexplained = _unexplained_recently(inference)
+    alone, unexplained = departure.member.in_kip848_group, _unexplained_recently(inference)
     if any(name in inference.replica.pending for name in departure.phase.unjoined) and not unexplained:
         return False  # the phase waited for a pending member (79), however long before its end the session had ended
     if not alone and (unexplained or _expired_long_before(departure, context)):
         return True
     if isinstance(inference.timeout, SessionExpired) and _expired_in_a_rebalance(departure, context):
         return False
-    last_ms = latest_deadline_ms(departure, context) or 0 if alone else inference.together.once(_last_end_ms)
+    waits_for_others = not alone and departure.successor is None  # a replacement does not wait for the phase's end
+    last_ms = inference.together.once(_last_end_ms) if waits_for_others else latest_deadline_ms(departure, context) or 0
     return departure.removed_ms > last_ms + context.thresholds.grace_ms
 
 
