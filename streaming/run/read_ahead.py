@@ -60,6 +60,7 @@ class ReadAhead:
         self._stop = threading.Event()
         self._next: dict[int, int] = {}
         self._rows: Rows = defaultdict(list)
+        self._count = 0
         self._thread = threading.Thread(target=self._run, name="read-ahead", daemon=True)
 
     def __enter__(self) -> Self:
@@ -88,6 +89,7 @@ class ReadAhead:
             with replaced(folder / lane) as out:
                 out.write(marshal.dumps(rows, 2))
         write_atomically(folder / _NEXT_FILE, json.dumps({str(number): at for number, at in self._next.items()}))
+        log.info("read a part of the offsets topic while Spark started", records=self._count)
 
     def _run(self) -> None:
         """Read and pack. If that fails, Spark reads everything itself."""
@@ -105,13 +107,12 @@ class ReadAhead:
 
         consumer = Consumer(self._client, logger=_silent())
         try:
-            rows = 0
             for at in range(0, len(self._partitions), PARTITIONS_AT_ONCE):
                 for table in self._tables(consumer, self._partitions[at : at + PARTITIONS_AT_ONCE]):
-                    rows += table.num_rows
+                    self._count += table.num_rows
                     self._next |= _ends(table)
                     yield from table.to_batches()
-                    if self._stop.is_set() or rows >= MAX_ROWS:
+                    if self._stop.is_set() or self._count >= MAX_ROWS:
                         return
         finally:
             consumer.close()

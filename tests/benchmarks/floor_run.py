@@ -1,6 +1,7 @@
 """The cost of Spark alone: the job of `watched_run` with its stages emptied: `python -m tests.benchmarks.floor_run`.
 
-Source, exchange, keys and action are the same, but nothing is parsed, remembered or stored, and the state is empty.
+Source, exchange, keys and action are the same, but nothing is parsed, remembered or stored, the state is empty, and
+Spark reads everything itself.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,10 +13,16 @@ import pyarrow as pa
 
 from streaming.run import job
 from streaming.run.operator import Operator
+from streaming.run.read_ahead import ReadAhead
 from streaming.run.sink import Sink
 from streaming.run.source import _PACKED, PackRows
 from streaming.run.worker import freeze_garbage
 from tests.benchmarks import watched_run
+
+
+class NothingAhead(ReadAhead):
+    def __init__(self, client: Any, topic: str, _: Any, pack: Any) -> None:
+        super().__init__(client, topic, (), pack)
 
 
 class EmptyPack(PackRows):
@@ -43,6 +50,7 @@ class EmptySink(Sink):
 
 def main() -> None:
     with (
+        mock.patch.object(job, "ReadAhead", NothingAhead),
         mock.patch.object(job, "PackRows", EmptyPack),
         mock.patch.object(job, "Operator", EmptyOperator),
         mock.patch.object(job, "Sink", EmptySink),
