@@ -214,7 +214,8 @@ def may_have_left_without_a_line(inference: Inference) -> bool:
 
     An earlier removal that nothing explains shows that, until a leave is seen again. A member that leaves was heard
     until then. This says no if something shows that the session's end was what happened: it began the rebalance, it
-    alone can have ended the join phase, or a KIP-848 group wrote the removal at that instant.
+    alone can have ended the join phase, or a KIP-848 group wrote the removal at that instant. A session never ends
+    after its effect, so the tolerance for dates that are off does not count here.
     """
     member, departure, context = inference.member, inference.departure, inference.context
     unexplained_ms, timeout_ms = _other_unexplained_ms(inference), session_timeout_ms(member, context)
@@ -222,10 +223,12 @@ def may_have_left_without_a_line(inference: Inference) -> bool:
         return False
     if not isinstance(inference.timeout, SessionExpired) or _saw_a_leave(inference.replica, unexplained_ms):
         return False
+    ends_ms = member.session_from_ms + timeout_ms - EARLY_MS
+    if ends_ms > departure.removed_ms:
+        return True
     sign_ms = departure.removed_ms if departure.phase.started_ms is None else departure.phase.started_ms
-    began_with_its_end = member.session_from_ms + timeout_ms <= sign_ms + context.thresholds.grace_ms
     silent_until_ms = member.session_from_ms + _longest_silence_ms(member, context)
-    shown = began_with_its_end or _alone_ended_the_phase(inference)
+    shown = ends_ms <= sign_ms or _alone_ended_the_phase(inference)
     return not shown and silent_until_ms > _earliest_leave_ms(inference)
 
 

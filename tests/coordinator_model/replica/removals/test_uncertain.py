@@ -350,6 +350,7 @@ def after_a_leave(line):
 # phase ends -> what is told of m2, whose session is 6 s
 UNSEEN_LEAVES = {
     "none, and m2's session ends in the phase": ("none", 10_000, 10_400, 10_500, 18_000, REMOVED),
+    "none, and m2's session ends just after the phase began": ("none", 10_000, 10_400, 15_700, 18_000, REMOVED),
     "m4's own": ("its own", 10_000, 10_400, 10_500, 18_000, EXPIRED),
     "a later one": ("a later one", 10_000, 10_400, 10_500, 18_000, EXPIRED),
     "none, but the end of m2's session began the phase": ("none", 7_000, 7_400, 13_000, 18_000, EXPIRED),
@@ -371,6 +372,15 @@ def test_where_leaves_have_no_lines_nobody_is_accused_who_may_have_left(name):
     for member in (*others, "m5"):
         story.beats(member, ended_ms + 1_000, 50_000, generation + 1)
     assert rules(story.play(50_000)) == expected
+
+
+@pytest.mark.parametrize(("gone_ms", "expected"), [(15_870, REMOVED), (16_000, EXPIRED)])
+def test_where_leaves_have_no_lines_who_goes_before_its_session_ends_left(gone_ms, expected):
+    """m3 left unseen at 5,500. m2 is heard last at 10,000, and a KIP-848 group writes a removal as it happens."""
+    story = consumers("m1", "m2", "m3").hellos("m1", 1_000, 40_000, 2).hellos("m3", 1_000, 5_000, 2)
+    story = story.gone(5_500, "m3").hellos("m2", 1_000, 10_000, 2).gone(gone_ms, "m2")
+    told = story.play(40_000, consumer_session_timeouts_ms={"": 6_000})
+    assert (rules(told, "m3"), rules(told)) == (REMOVED, expected)
 
 
 def test_the_leave_of_one_member_is_proof_though_another_expired_at_that_instant():
