@@ -48,6 +48,7 @@ ONCE_FALSE = (
     ("static", 13, "no record keys, two IP addresses"),
     ("mixed", 3, "whole seconds"),
     ("regex", 4, "leave lines lost"),
+    ("old", 4, "no record keys, two IP addresses"),
 )
 
 

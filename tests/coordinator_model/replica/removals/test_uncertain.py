@@ -395,6 +395,21 @@ def test_the_leave_of_one_member_is_proof_though_another_expired_at_that_instant
     assert (rules(told, "m3"), rules(told, "m4"), rules(told)) == (REMOVED, EXPIRED, REMOVED)
 
 
+@pytest.mark.parametrize(("left", "expected"), [(True, REMOVED), (False, EXPIRED)])
+def test_a_leave_at_the_other_listener_of_its_coordinator_is_not_undone(left, expected):
+    """m1 is on one listener, m2 and m3 on another. Until both are known to be one broker, each turn looks like a move,
+    after which the next coordinator falls back to the record that lists m3. m3 is heard last at 10,000."""
+    probed, other = "10.0.0.1:9092", "10.9.0.1:9192"
+    story = stable("m1", "m2", "m3", poll_ms=60_000)
+    story.rows[:] = [row for row in story.rows if row[1] != 1]  # the records stay; no line names the broker yet
+    story.broker, story.brokers = probed, {probed: 0}
+    story.beats("m2", 1_000, 10_000).beats("m3", 1_000, 10_000).beats("m1", 1_500, 10_500, broker=other)
+    story = story.leave(10_600, "m3") if left else story.join(10_600, "m4", -1, error=79, asked="")
+    story.beats("m1", 11_500, 16_500, error=27, broker=other).beats("m2", 11_000, 16_000, error=27)
+    story = rebalance(story, 17_000, 2, "m1", "m2").beats("m2", 18_000, 40_000, 2)
+    assert rules(story.beats("m1", 18_500, 40_000, 2, broker=other).play(40_000), "m3") == expected
+
+
 def flushed(story, until_ms):
     """Play a story whose lines have the dates of a shipper that writes its buffer every second."""
     rows = [
