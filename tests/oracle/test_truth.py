@@ -47,6 +47,8 @@ ONCE_FALSE = (
     ("static", 13, "no record keys, two listeners"),
     ("static", 13, "no record keys, two IP addresses"),
     ("mixed", 3, "whole seconds"),
+    ("regex", 4, "leave lines lost"),
+    ("old", 4, "no record keys, two IP addresses"),
 )
 
 
@@ -116,6 +118,7 @@ ONCE_PAGED = (
     ("consumer", 10, "whole seconds"),
     ("consumer", 13, "instants off by up to 200 ms"),
     ("static", 18, "no record keys, two listeners"),
+    ("old", 4, "leave lines lost"),
 )
 
 # lives with moves in which a rule still pages, see docs/truth.md

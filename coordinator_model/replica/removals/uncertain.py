@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from coordinator_model.brokers.blindness import may_have_lived_until_ms, may_miss_lines
+from coordinator_model.brokers.listeners import is_address
 from coordinator_model.brokers.timer_reset import LONGEST_SESSION_MS
 from coordinator_model.replica import join_lines
 from coordinator_model.replica.group import GroupReplica
@@ -214,7 +215,8 @@ def may_have_left_without_a_line(inference: Inference) -> bool:
 
     An earlier removal that nothing explains shows that, until a leave is seen again. A member that leaves was heard
     until then. This says no if something shows that the session's end was what happened: it began the rebalance, it
-    alone can have ended the join phase, or a KIP-848 group wrote the removal at that instant.
+    alone can have ended the join phase, or a KIP-848 group wrote the removal at that instant. A session never ends
+    after its effect, so the tolerance for dates that are off does not count here.
     """
     member, departure, context = inference.member, inference.departure, inference.context
     unexplained_ms, timeout_ms = _other_unexplained_ms(inference), session_timeout_ms(member, context)
@@ -222,10 +224,12 @@ def may_have_left_without_a_line(inference: Inference) -> bool:
         return False
     if not isinstance(inference.timeout, SessionExpired) or _saw_a_leave(inference.replica, unexplained_ms):
         return False
+    ends_ms = member.session_from_ms + timeout_ms - EARLY_MS
+    if ends_ms > departure.removed_ms:
+        return True
     sign_ms = departure.removed_ms if departure.phase.started_ms is None else departure.phase.started_ms
-    began_with_its_end = member.session_from_ms + timeout_ms <= sign_ms + context.thresholds.grace_ms
     silent_until_ms = member.session_from_ms + _longest_silence_ms(member, context)
-    shown = began_with_its_end or _alone_ended_the_phase(inference)
+    shown = ends_ms <= sign_ms or _alone_ended_the_phase(inference)
     return not shown and silent_until_ms > _earliest_leave_ms(inference)
 
 
@@ -276,6 +280,22 @@ def may_not_have_moved(inference: Inference) -> bool:
     return any(reset.is_move and not reset.sure for reset in resets)
 
 
+def had_left_before_what_may_be_no_move(inference: Inference) -> bool:
+    """Tell whether a classic member had left, and only what may have been no move of the coordinator undid that.
+
+    A coordinator that loads the group falls back to its last record, which still lists the member. Only brokers that
+    are named by address may be one broker at two listeners.
+    """
+    member, own = inference.member, inference.member.member_id
+    if member.in_kip848_group or not is_address(inference.context.broker or ""):
+        return False
+    left = [leave for leave in inference.replica.leaves if leave.cause is not Cause.REPLACED]
+    left_ms = [leave.applied_ms for leave in left if leave.member.member_id == own]
+    if not left_ms or (member.session_from_ms or member.joined_ms or 0) > left_ms[-1]:
+        return False
+    return not any(r.sure and r.may_load and r.may_come_after(left_ms[-1]) for r in inference.context.timer_resets)
+
+
 def may_have_expired_in_a_hole(inference: Inference) -> bool:
     """Tell whether a member that seems to have missed a rebalance had expired before, unless the timers restarted.
 
@@ -314,6 +334,7 @@ DOUBTS: tuple[Callable[[Inference], bool], ...] = (
     may_have_left_without_a_line,
     coordinator_may_have_died_before_its_line,
     may_not_have_moved,
+    had_left_before_what_may_be_no_move,
     may_have_expired_in_a_hole,
     may_have_waited_unseen,
 )

@@ -350,6 +350,7 @@ def after_a_leave(line):
 # phase ends -> what is told of m2, whose session is 6 s
 UNSEEN_LEAVES = {
     "none, and m2's session ends in the phase": ("none", 10_000, 10_400, 10_500, 18_000, REMOVED),
+    "none, and m2's session ends just after the phase began": ("none", 10_000, 10_400, 15_700, 18_000, REMOVED),
     "m4's own": ("its own", 10_000, 10_400, 10_500, 18_000, EXPIRED),
     "a later one": ("a later one", 10_000, 10_400, 10_500, 18_000, EXPIRED),
     "none, but the end of m2's session began the phase": ("none", 7_000, 7_400, 13_000, 18_000, EXPIRED),
@@ -373,6 +374,15 @@ def test_where_leaves_have_no_lines_nobody_is_accused_who_may_have_left(name):
     assert rules(story.play(50_000)) == expected
 
 
+@pytest.mark.parametrize(("gone_ms", "expected"), [(15_870, REMOVED), (16_000, EXPIRED)])
+def test_where_leaves_have_no_lines_who_goes_before_its_session_ends_left(gone_ms, expected):
+    """m3 left unseen at 5,500. m2 is heard last at 10,000, and a KIP-848 group writes a removal as it happens."""
+    story = consumers("m1", "m2", "m3").hellos("m1", 1_000, 40_000, 2).hellos("m3", 1_000, 5_000, 2)
+    story = story.gone(5_500, "m3").hellos("m2", 1_000, 10_000, 2).gone(gone_ms, "m2")
+    told = story.play(40_000, consumer_session_timeouts_ms={"": 6_000})
+    assert (rules(told, "m3"), rules(told)) == (REMOVED, expected)
+
+
 def test_the_leave_of_one_member_is_proof_though_another_expired_at_that_instant():
     """m3 left unseen and m4 expired, both gone after one phase. The next phase hides how m2 went."""
     story = stable("m1", "m2", "m3", "m4", poll_ms=60_000).beats("m4", 1_000, 3_000)
@@ -383,6 +393,21 @@ def test_the_leave_of_one_member_is_proof_though_another_expired_at_that_instant
     story = rebalance(story, 20_000, 3, "m1", "m5").beats("m1", 21_000, 50_000, 3).beats("m5", 21_000, 50_000, 3)
     told = story.play(50_000)
     assert (rules(told, "m3"), rules(told, "m4"), rules(told)) == (REMOVED, EXPIRED, REMOVED)
+
+
+@pytest.mark.parametrize(("left", "expected"), [(True, REMOVED), (False, EXPIRED)])
+def test_a_leave_at_the_other_listener_of_its_coordinator_is_not_undone(left, expected):
+    """m1 is on one listener, m2 and m3 on another. Until both are known to be one broker, each turn looks like a move,
+    after which the next coordinator falls back to the record that lists m3. m3 is heard last at 10,000."""
+    probed, other = "10.0.0.1:9092", "10.9.0.1:9192"
+    story = stable("m1", "m2", "m3", poll_ms=60_000)
+    story.rows[:] = [row for row in story.rows if row[1] != 1]  # the records stay; no line names the broker yet
+    story.broker, story.brokers = probed, {probed: 0}
+    story.beats("m2", 1_000, 10_000).beats("m3", 1_000, 10_000).beats("m1", 1_500, 10_500, broker=other)
+    story = story.leave(10_600, "m3") if left else story.join(10_600, "m4", -1, error=79, asked="")
+    story.beats("m1", 11_500, 16_500, error=27, broker=other).beats("m2", 11_000, 16_000, error=27)
+    story = rebalance(story, 17_000, 2, "m1", "m2").beats("m2", 18_000, 40_000, 2)
+    assert rules(story.beats("m1", 18_500, 40_000, 2, broker=other).play(40_000), "m3") == expected
 
 
 def flushed(story, until_ms):
