@@ -35,6 +35,7 @@ ONCE_FALSE = (
     ("frozen-groups", "instants of a flush every second", 45),
     ("frozen-groups", "instants off by up to 200 ms", 70),
     ("frozen-groups", "leave lines lost", 140),
+    ("frozen-groups", "no probe", 125),
     ("frozen-groups", "whole seconds", 45),
 )
 
