@@ -47,6 +47,10 @@ LINES_SPAN_MS = 5_000
 ROUGH_MS = 2_500
 """How rough the time by other clocks is, because lines come in batches. If the jump of a broker's own lines agrees with
 it, that is the step: the broker did not stand still, so next to no time passed in the jump."""
+DISORDER_MS = 20
+"""The threads of a broker write lines in the order of their dates, but for some milliseconds."""
+LATE_MS = 1_000
+"""A line that is this far behind the newest one is late, or was sent again. That says nothing about its date."""
 MAX_DOUBTED = 10_000
 """Lines in doubt kept per shard. If there are more, the lines in doubt of the current broker are disproved."""
 
@@ -138,6 +142,8 @@ class Sifted:
     """Lines that are in doubt."""
     newest: dict[Source, int] = field(default_factory=dict)
     """The newest believed line, by source. If a broker's clock stepped, only its lines since then count."""
+    disorder: dict[str, dict[int, int]] = field(default_factory=dict)
+    """By broker: how far a line was behind the newest one of its source at most, by second of that one."""
 
 
 Place = tuple[str, int, int]
@@ -248,9 +254,16 @@ class LineClocks:
         elif at_ms > self._bound_ms(broker, at_ms):
             self._doubt(line, at_ms, ahead=True)
         else:
+            self._note_disorder(broker, at_ms)
             self._believe(broker, at_ms, line[2:4])
             self._sifted.lines[-1].append(line)
             self._note(line)
+
+    def _note_disorder(self, broker: str, at_ms: int) -> None:
+        newest_ms = self._here.get(broker, at_ms)
+        if DISORDER_MS <= newest_ms - at_ms < LATE_MS:
+            seconds, second_ms = self._sifted.disorder.setdefault(broker, {}), newest_ms - newest_ms % 1_000
+            seconds[second_ms] = max(newest_ms - at_ms, seconds.get(second_ms, 0))
 
     def _note(self, line: BrokerLine) -> None:
         """Note a probe's number, and the likely coordinator, because the lines have not been applied yet."""

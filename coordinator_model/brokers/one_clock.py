@@ -1,5 +1,6 @@
 """The clock of one broker as its telemetry shows it: its newest lines, its probes, its last hole."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 PROBE_DUE_MS = 2_500
@@ -10,6 +11,10 @@ CROWDED_PROBES = 3
 """This many probes in a row take at least a second. If all have one instant, their dates are coarser than that."""
 COARSE_FOR_MS = 10_000
 """How long dates count as coarse after two probe numbers in a row had one instant."""
+DISORDER_FOR_MS = 60_000
+"""How long dates count as off after lines in disorder. A quiet broker writes too few lines to show it in less time."""
+SECONDS_IN_DISORDER = 2
+"""A broker's threads may swap two lines. In so many seconds of ``DISORDER_FOR_MS`` they do not: dates are off."""
 PROBE_EVERY_MS = 500
 MAX_PROBES = 8
 """Probe connections kept per broker. The last number of a broken connection stays behind."""
@@ -60,6 +65,8 @@ class BrokerClock:
     """How far apart the instants of its lines were when two probe numbers in a row last shared one; 0: none did."""
     coarse_seen_ms: int = 0
     """When that was."""
+    disorder: list[tuple[int, int]] = field(default_factory=list)
+    """Seconds in which a line was dated before lines that were written earlier, and by how much it was at most."""
 
     def note_behind(self, wall_ms: int) -> None:
         """Note how far the newest line is behind this machine's clock, now that a line has been read.
@@ -76,6 +83,7 @@ class BrokerClock:
         further_ms, self.stepped_ms = stepped_ms - self.stepped_ms, stepped_ms
         self.read_ms.clear()
         self.coarse_seen_ms = 0
+        self.disorder.clear()
         if self.behind_ms is not None:
             self.behind_ms -= further_ms
         if self.usual_ms is not None:
@@ -114,13 +122,22 @@ class BrokerClock:
             self.coarse_ms, self.coarse_seen_ms = min(step_ms, CROWDED_PROBES * PROBE_EVERY_MS), line_ms
         return count, step_ms
 
+    def note_disorder(self, seconds: Iterable[tuple[int, int]]) -> None:
+        """Note by how much lines that were read are in disorder, by second. Seconds of long ago are forgotten."""
+        most = dict(self.disorder)
+        for second_ms, back_ms in seconds:
+            most[second_ms] = max(back_ms, most.get(second_ms, 0))
+        self.disorder = sorted(item for item in most.items() if item[0] >= self.line_ms - DISORDER_FOR_MS)
+
     @property
     def off_by_ms(self) -> int:
-        """How far the dates of its lines may be off, if they are whole seconds or those of a shipper's buffer.
+        """How far the dates of its lines may be off: whole seconds, a shipper's buffer, or lines in disorder.
 
-        If they are further off, ``CROWDED_PROBES`` share one instant.
+        If a buffer's are further off, ``CROWDED_PROBES`` share one instant.
         """
-        return self.coarse_ms if self.line_ms - self.coarse_seen_ms <= COARSE_FOR_MS else 0
+        coarse_ms = self.coarse_ms if self.line_ms - self.coarse_seen_ms <= COARSE_FOR_MS else 0
+        backs_ms = [back for at_ms, back in self.disorder if 0 <= self.line_ms - at_ms <= DISORDER_FOR_MS]
+        return max(coarse_ms, 2 * max(backs_ms)) if len(backs_ms) >= SECONDS_IN_DISORDER else coarse_ms
 
     def connection_before(self, connection: str, probe: int) -> str:
         """Return the connection of the last probe before this one; empty: none is known.

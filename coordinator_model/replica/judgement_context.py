@@ -50,7 +50,7 @@ class JudgementContext(NamedTuple):
     last_gap_ms: tuple[int, int] = (0, 0)
     """The last gap in the coordinator's lines (``one_clock``): its last line before it and its first one after it."""
     off_by_ms: int = 0
-    """How far the dates of the coordinator's lines may be off, because several lines share one."""
+    """How far the dates of the coordinator's lines may be off: several lines share one, or are in disorder."""
     reported: Mapping[str, str] = MappingProxyType({})
     """Findings about the group as a whole that its last report had, and how severe each was: what is reported goes on
     while nothing is known of the group."""

@@ -144,6 +144,8 @@ def _note_read(memory: ShardMemory, sifted: Sifted, wall_ms: int | None) -> None
         clock.restart_reading(step.broker, step.total_ms)
     for (broker, topic, partition), line_ms in sifted.newest.items():
         clock.read(broker, f"{topic}/{partition}", line_ms, wall_ms)
+    for broker, seconds in sifted.disorder.items():
+        clock.brokers[broker].note_disorder(seconds.items())
     if wall_ms is not None and sifted.newest:
         newest_ms = max(at_ms - clock.stepped_ms(broker) for (broker, *_), at_ms in sifted.newest.items())
         memory.behind_ms = wall_ms - newest_ms

@@ -24,6 +24,7 @@ TRIED = (
 # captures in which bad telemetry once led to a false report, what was bad, and how many true reports are left at least
 ONCE_FALSE = (
     ("chaos-both-sources", "heartbeat lines lost", 65),
+    ("chaos-both-sources", "instants off by up to 200 ms", 65),
     ("chaos-one-broker", "5 % of lines lost", 40),
     ("chaos-one-broker", "instants of a flush every second", 18),
     ("chaos-one-broker", "leave lines lost", 50),
@@ -32,7 +33,9 @@ ONCE_FALSE = (
     ("chaos-three-brokers", "leave lines lost", 66),
     ("chaos-three-brokers", "off for 20 s", 60),
     ("frozen-groups", "instants of a flush every second", 45),
+    ("frozen-groups", "instants off by up to 200 ms", 70),
     ("frozen-groups", "leave lines lost", 140),
+    ("frozen-groups", "no probe", 125),
     ("frozen-groups", "whole seconds", 45),
 )
 

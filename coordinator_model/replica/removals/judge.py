@@ -154,9 +154,25 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
     verdict = explain(replica, departure, shared.together(departure, context_before(departure, context)))
     if isinstance(verdict, Unexplained):
         return verdict
-    if cause_is_uncertain(Inference(replica, departure, shared.together(departure, context), verdict)):
+    unsure = _hangs_on_an_unsure_hole(replica, departure, context, shared, verdict)
+    if unsure or cause_is_uncertain(Inference(replica, departure, shared.together(departure, context), verdict)):
         return Uncertain(judge_again=not lines_lost(departure.member, context))
     return verdict
+
+
+def _hangs_on_an_unsure_hole(
+    replica: GroupReplica, departure: Departure, context: JudgementContext, shared: Shared, verdict: Timeout
+) -> bool:
+    """Tell whether another timeout explains the removal if the timers did not restart in holes that may be no pauses.
+
+    Nobody probed the coordinator in such a hole, or it may only have answered at its other listener.
+    """
+    sure = [reset for reset in context.timer_resets if reset.sure]
+    if len(sure) == len(context.timer_resets):
+        return False
+    before = context_before(departure, context._replace(timer_resets=sure))
+    other = explain(replica, departure, shared.together(departure, before))
+    return isinstance(other, RebalanceTimeout | SessionExpired) and type(other) is not type(verdict)
 
 
 def explain(replica: GroupReplica, departure: Departure, together: Together) -> Timeout | Unexplained:

@@ -214,6 +214,27 @@ def test_two_numbers_of_the_probe_at_one_instant_show_how_far_dates_are_off(name
     assert made.off_by_ms == off_by_ms
 
 
+# seconds in which lines were in disorder, and by how much -> how far the dates of lines may be off at 70,000
+DISORDER = {
+    "none": ({}, 0),
+    "two lines once": ({40_000: 100}, 0),
+    "twice: both dates of a time may be off": ({40_000: 100, 41_000: 30}, 200),
+    "twice, but once long ago": ({9_000: 100, 41_000: 30}, 0),
+    "twice, but once later": ({40_000: 100, 71_000: 30}, 0),
+}
+
+
+@pytest.mark.parametrize("name", DISORDER)
+def test_lines_in_disorder_show_how_far_dates_are_off_for_a_minute(name):
+    seconds, off_by_ms = DISORDER[name]
+    made = clock(("a", 1_000, YES), ("a", 70_000, YES))
+    for second in seconds.items():
+        made.brokers["a"].note_disorder([second])
+    assert made.off_by_ms == off_by_ms
+    made.brokers["a"].step(3_600_000)
+    assert made.off_by_ms == 0
+
+
 def test_of_many_connections_of_the_probe_only_those_heard_last_are_kept():
     """A shard without groups forgets the numbers of its probes in each batch, but not the connections."""
     made = CoordinatorTracker()

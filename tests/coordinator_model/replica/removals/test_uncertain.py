@@ -7,6 +7,7 @@ from coordinator_model.capture_replay import replay_rows
 from coordinator_model.decode.source_row import TELEMETRY
 from coordinator_model.shard.shard import ShardSettings
 from tests.coordinator_model.rules.test_departed_rules import group, without
+from tests.support.request_log import heartbeat_line
 from tests.support.story import Story, Told, Who, consumers, rebalance, stable
 
 REMOVED, EXPIRED = ("member-removed",), ("session-expired",)
@@ -412,9 +413,13 @@ def test_a_leave_at_the_other_listener_of_its_coordinator_is_not_undone(left, ex
 
 def flushed(story, until_ms):
     """Play a story whose lines have the dates of a shipper that writes its buffer every second."""
+    return dated(story, until_ms, lambda row: row.timestamp_ms + -row.timestamp_ms % 1_000)
+
+
+def dated(story, until_ms, date):
+    """Play a story whose lines have other dates."""
     rows = [
-        row._replace(timestamp_ms=row.timestamp_ms + -row.timestamp_ms % 1_000) if row.source == TELEMETRY else row
-        for row in story.source_rows(until_ms)
+        row._replace(timestamp_ms=date(row)) if row.source == TELEMETRY else row for row in story.source_rows(until_ms)
     ]
     return Told(replay_rows(rows, ShardSettings(cluster="c", partitions=1, live_from_ms=0)))
 
@@ -434,3 +439,25 @@ def test_dates_that_are_off_do_not_tell_two_timers_apart(poll_ms, expected):
     story = without(story.join(19_000, "m3", 2, parked_ms=3_060), "m2", 19_000, others=("m1", "m3"))
     assert rules(story.play(40_000)) == EXPIRED
     assert rules(flushed(story, 40_000)) == expected
+
+
+# how much too early two lines are dated, the timeout of a rebalance -> what is told of a removal after 3 s of one
+DISORDER = {
+    "exact dates": (0, 3_200, EXPIRED),
+    "threads that swap two lines": (20, 3_200, EXPIRED),
+    "dates that are off": (160, 3_200, REMOVED),
+    "dates that are off by less than the timers are apart": (160, 4_400, EXPIRED),
+    "lines that come late": (2_000, 3_200, EXPIRED),
+}
+
+
+@pytest.mark.parametrize("name", DISORDER)
+def test_lines_dated_before_earlier_ones_show_that_dates_are_off(name):
+    """m2's session ends in a phase that lasts 3 s, and each date may be off by as much as those of p1 are."""
+    early_ms, poll_ms, expected = DISORDER[name]
+    story = group(last_ms=10_000, m1_until_ms=15_900, poll_ms=poll_ms).beat(15_950, "m1", error=27)
+    story = without(story.join(19_000, "m3", 2, parked_ms=3_060), "m2", 19_000, others=("m1", "m3"))
+    for at_ms in (5_010, 9_010):
+        story.tell(at_ms, heartbeat_line("payments", "p1"))
+    told = dated(story, 40_000, lambda row: row.timestamp_ms - early_ms * ("payments" in row.value.decode()))
+    assert rules(told) == expected
