@@ -416,6 +416,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     print(f"chaos of lag for {options.seconds:.0f} s on {options.nodes} brokers, seed {options.seed}", flush=True)
+    if (options.out / "monitor.db").exists():
+        parser.error(f"{options.out} holds an earlier run, whose incidents would count: choose another folder")
     sys.exit(not judge(lag_chaos(options.out, seconds=options.seconds, nodes=options.nodes, seed=options.seed)))
 
 
