@@ -96,7 +96,7 @@ fuzz: setup ## Send randomly damaged captures through parser, operator, store an
 	exec $(BIN)/python -m tests.fuzz --seed $(SEED) --seconds $(FUZZ_SECONDS) $(if $(FUZZ_CASES),--count $(FUZZ_CASES))
 
 chaos: setup ## Make random faults on three brokers, then compare all verdicts with their logs; CHAOS_SECONDS=900 SEED=… choose
-	exec $(BIN)/python -m tests.e2e.chaos --nodes 3 --java --seconds $(CHAOS_SECONDS) --seed $(SEED) --out chaos-data/lag-$(SEED)
+	exec $(BIN)/python -m tests.e2e.chaos --nodes 3 --java --seconds $(CHAOS_SECONDS) --seed $(SEED) --out chaos-data
 
 lag-chaos: setup ## Make the same faults, then compare lags and stalls with the brokers' answers; CHAOS_SECONDS=900 SEED=… choose
 	exec $(BIN)/python -m tests.e2e.lag_chaos --nodes 3 --seconds $(CHAOS_SECONDS) --seed $(SEED) --out chaos-data/lag-$(SEED)
