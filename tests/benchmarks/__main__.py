@@ -204,6 +204,11 @@ def commits(cluster: EmbeddedCluster, folder: Path, options: argparse.Namespace)
             if not rate:
                 heartbeat_cores = cores
             report_rate(rate, batches_between(folder, since, until), cores, heartbeat_cores, options)
+    records = cold.records_in(cluster.bootstrap_servers, OFFSETS_TOPIC)
+    reader_s = cold.read_bare(cluster.bootstrap_servers, OFFSETS_TOPIC, records)
+    print(
+        f"| a bare reader, {records:,} records of the offsets topic | {records / reader_s:,.0f} a second |", flush=True
+    )
 
 
 @contextlib.contextmanager

@@ -83,6 +83,14 @@ def read_bare(servers: str, topic: str, records: int) -> float:
     return took_s
 
 
+def records_in(servers: str, topic: str) -> int:
+    """Return how many records a topic holds that was never compacted."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "bench-reader"})
+    ends = [consumer.get_watermark_offsets(TopicPartition(topic, partition)) for partition in range(SHARDS)]
+    consumer.close()
+    return sum(end - start for start, end in ends)
+
+
 def await_rows(database: Path, query: str, rows: int) -> None:
     """Wait until the store has so many rows."""
     while True:
