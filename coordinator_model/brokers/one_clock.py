@@ -163,10 +163,6 @@ class BrokerClock:
         """The newest line read; 0: none."""
         return max(self.read_ms.values(), default=0)
 
-    def has_no_lines_at(self, at_ms: int) -> bool:
-        """Tell whether its newest line is older than an instant, or a gap in its lines spans it."""
-        return self.line_ms < at_ms or self.gap_from_ms < at_ms < self.gap_to_ms
-
     def was_probed_before(self, at_ms: int) -> bool:
         """Tell whether a probe was heard just before an instant. Otherwise no other one had to come after it."""
         return any(0 <= at_ms - heard_ms <= PROBE_DUE_MS for heard_ms in self.probed_ms.values())

@@ -26,18 +26,6 @@ class SteppedClocks:
         """Return how far a broker's clock is from the coordinator's, because one of them stepped."""
         return self.stepped_ms(broker) - self.stepped_ms(self.coordinator or "")
 
-    def lines_are_missing(self, broker: str, at_ms: int) -> bool:
-        """Tell whether a broker has no lines around an instant by the coordinator's clock; "": whether any has none.
-
-        Its newest line is older, or there is a gap. It may be dead, but its lines may also be lost or late.
-        """
-        known = [broker] if broker else self.brokers
-        return any(
-            clock.line_ms and clock.has_no_lines_at(at_ms + self.apart_ms(name))
-            for name in known
-            if (clock := self.brokers.get(name)) is not None
-        )
-
     @property
     def agree(self) -> bool:
         """Whether no broker's clock has stepped."""

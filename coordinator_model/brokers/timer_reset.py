@@ -58,10 +58,6 @@ class TimerReset:
         """Tell whether the timers may have restarted at an instant or later."""
         return self.high_ms is None or self.high_ms >= at_ms
 
-    def was_answered_by(self, at_ms: int) -> bool:
-        """Tell whether the coordinator was seen to answer after the reset, at an instant or before it."""
-        return any(seen_ms is not None and seen_ms <= at_ms for seen_ms in (self.blind_ms, self.high_ms))
-
     @property
     def may_load(self) -> bool:
         """Whether the coordinator has to load the groups before it can answer for them."""

@@ -1,6 +1,6 @@
 """What is needed of a shard to judge one of its groups."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -51,10 +51,6 @@ class JudgementContext(NamedTuple):
     """The last gap in the coordinator's lines (``one_clock``): its last line before it and its first one after it."""
     off_by_ms: int = 0
     """How far the dates of the coordinator's lines may be off: several lines share one, or are in disorder."""
-    leader: str = ""
-    """The broker that metadata names as the leader; empty: none is known."""
-    lines_are_missing: Callable[[str, int], bool] = lambda _broker, _at_ms: False
-    """Whether a broker, or any if it is "", has no lines around an instant (``SteppedClocks.lines_are_missing``)."""
     reported: Mapping[str, str] = MappingProxyType({})
     """Findings about the group as a whole that its last report had, and how severe each was: what is reported goes on
     while nothing is known of the group."""

@@ -81,8 +81,6 @@ class Groups:
             claims=self.clock.claims,
             last_gap_ms=self.clock.last_gap_ms,
             off_by_ms=self.clock.off_by_ms,
-            leader=self.clock.leadership.leader,
-            lines_are_missing=self.clock.lines_are_missing,
             reported={told.rule: told.severity for told in self.memory.reported.get(group, ()) if told.who == group},
         )
 

@@ -271,20 +271,6 @@ def coordinator_may_have_died_before_its_line(inference: Inference) -> bool:
     return any(r.word_ms <= removed_ms <= r.low_ms for r in blamed)
 
 
-def lines_about_the_move_are_missing(inference: Inference) -> bool:
-    """Tell whether a move is blamed for the removal, and lines are missing that would show who coordinated then.
-
-    Those are the next coordinator's, if an answer of it was seen by then or metadata names it. Otherwise any broker may
-    have been the coordinator whose lines stopped, are late or have a gap. The line of a leave may be among them.
-    """
-    timeout, removed_ms, context = inference.timeout, inference.departure.removed_ms, inference.context
-    if not isinstance(timeout, SessionExpired) or timeout.timer_reset_ms is None:
-        return False
-    blamed = (r for r in context.timer_resets if r.is_move and r.low_ms == timeout.timer_reset_ms)
-    known = (r.broker if r.was_answered_by(removed_ms) or r.broker == context.leader else "" for r in blamed)
-    return any(context.lines_are_missing(broker, removed_ms) for broker in known)
-
-
 def may_not_have_moved(inference: Inference) -> bool:
     """Tell whether what looks like a move of the coordinator, since the member was heard, may be none.
 
@@ -347,7 +333,6 @@ DOUBTS: tuple[Callable[[Inference], bool], ...] = (
     may_have_left_unseen,
     may_have_left_without_a_line,
     coordinator_may_have_died_before_its_line,
-    lines_about_the_move_are_missing,
     may_not_have_moved,
     had_left_before_what_may_be_no_move,
     may_have_expired_in_a_hole,

@@ -267,33 +267,6 @@ def test_a_kip_848_member_may_have_left_just_before_its_coordinator_died(name):
     assert rules(story.play(42_000, consumer_session_timeouts_ms={"": 6_000})) == expected
 
 
-# when no line of broker-2 comes, what metadata names from the move on -> what is told of m2
-UNSEEN_MOVES = {
-    "its lines come": (None, None, EXPIRED),
-    "its lines are missing around the removal": ((18_000, 31_000), None, REMOVED),
-    "its lines stop for good": ((18_000, 90_000), None, REMOVED),
-    "its lines are missing before the move": ((14_000, 18_000), None, EXPIRED),
-    "metadata names it, and its lines come": (None, "broker-2", EXPIRED),
-}
-
-
-@pytest.mark.parametrize("name", UNSEEN_MOVES)
-def test_no_move_explains_a_removal_if_the_lines_that_would_show_it_are_missing(name):
-    """broker-1 refuses (16) from 20,000 on. m2, heard last at 18,000, is removed at 24,200: it expired, or it left."""
-    span, leader, expected = UNSEEN_MOVES[name]
-    story = consumers("m1", "m2")
-    story.brokers["broker-2"] = 0
-    story.hellos("m1", 1_000, 19_000, 2).hellos("m2", 1_000, 18_000, 2).hello(20_000, "m1", 2, 2, error=16)
-    story.gone(24_200, "m2").epoch(24_200, 3).target(24_200, 3)
-    if leader:
-        story.leads(0, "broker-1", 5_000, 15_000).leads(20_500, leader, 25_000, 30_000)
-    if span:
-        story.silent(*span, "broker-2")
-    for at_ms in range(32_000, 40_000, 1_000):
-        story.hello(at_ms, "m1", 2, 3, broker="broker-2")
-    assert rules(story.play(42_000, consumer_session_timeouts_ms={"": 6_000})) == expected
-
-
 @pytest.mark.parametrize(("back_ms", "expected"), [(18_000, REMOVED), (12_000, (*REMOVED, *EXPIRED))])
 def test_no_session_ends_that_is_longer_than_its_member_was_in_the_group(back_ms, expected):
     """m2 joins anew, is heard until 20,000 and removed at 20,200; just then its coordinator moves.
