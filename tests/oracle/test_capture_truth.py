@@ -26,7 +26,7 @@ ONCE_FALSE = (
     ("chaos-both-sources", "heartbeat lines lost", 65),
     ("chaos-both-sources", "instants off by up to 200 ms", 65),
     ("chaos-one-broker", "5 % of lines lost", 40),
-    ("chaos-one-broker", "instants of a flush every second", 18),
+    ("chaos-one-broker", "instants of a flush every second", 17),
     ("chaos-one-broker", "leave lines lost", 50),
     ("chaos-one-broker", "off for 60 s", 21),
     ("chaos-one-broker", "one of several brokers off for 60 s", 21),

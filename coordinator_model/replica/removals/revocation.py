@@ -61,9 +61,9 @@ def own_timers_ms(member: Member, context: JudgementContext) -> list[int]:
         for since_ms in (member.owes_since_ms, *member.may_owe_since_ms)
         if since_ms is not None and not any(reset.low_ms >= since_ms for reset in loads)
     ]
-    timeout_ms = member.rebalance_timeout_ms
-    if timeout_ms is None:
+    if member.rebalance_timeout_ms is None and not member.client_id:
         return []  # its own record is not known: its leave may be dated before the record that names it now
+    timeout_ms = member.rebalance_timeout_ms or 0
     if member.revoking_since_ms is not None:
         since = [reset for reset in loads if reset.low_ms >= member.revoking_since_ms]
         loaded_by_ms = max((reset.high_ms for reset in since if reset.high_ms is not None), default=None)
