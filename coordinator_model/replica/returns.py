@@ -15,14 +15,14 @@ def came_back(replica: GroupReplica, member: Member, at_ms: int) -> None:
     """
     if any(departure.returned_as == member.member_id for departure in replica.departures):
         return
-    open_since = [d for d in replica.departures if d.returned_ms is None and _is_without(replica, d, at_ms)]
+    open_since = [d for d in replica.departures if d.returned_ms is None and _came_after(replica, d, at_ms)]
     may_end = [d for d in open_since if is_same_client(d.member, member, alone=_alone(replica, d, member))]
     if may_end:
         ended = max(may_end, key=lambda d: (d.member.member_id == member.member_id, _on_connection_of(d, member)))
         ended.returned_ms, ended.returned_as = at_ms, member.member_id
 
 
-def _is_without(replica: GroupReplica, departure: Departure, at_ms: int) -> bool:
+def _came_after(replica: GroupReplica, departure: Departure, at_ms: int) -> bool:
     """Tell whether a member that joined at an instant came after the departed one was gone.
 
     In a classic group its generation shows that, too. The line of its JoinGroup may be dated before the record of the

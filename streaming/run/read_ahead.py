@@ -43,6 +43,7 @@ _READER: dict[str, Any] = {
     "group.id": f"{READER_GROUP_PREFIX}-read-ahead",  # librdkafka wants one; it does not join
     "enable.auto.commit": False,
     "enable.partition.eof": True,
+    "auto.offset.reset": "error",  # by default it would go on at the end, and records would be lost
     "isolation.level": "read_uncommitted",  # as Spark's reader
     "fetch.wait.max.ms": 10,  # else the last fetch of each partition waits half a second
 }
@@ -125,8 +126,10 @@ class ReadAhead:
         unread, batches = set(partitions), list[pa.RecordBatch]()
         while unread and not self._stop.is_set():
             messages = consumer.consume(MESSAGES_AT_ONCE, WAIT_S)
-            unread -= _ended(messages)
-            batches.append(_batch(self._topic, [message for message in messages if message.error() is None]))
+            rows = [message for message in messages if message.error() is None]
+            if len(rows) < len(messages):
+                unread -= _ended(messages)
+            batches.append(_batch(self._topic, rows))
             if sum(batch.nbytes for batch in batches) >= PIECE_BYTES:
                 yield _by_partition(batches)
                 batches.clear()

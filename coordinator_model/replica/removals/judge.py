@@ -154,13 +154,13 @@ def judge(replica: GroupReplica, departure: Departure, context: JudgementContext
     verdict = explain(replica, departure, shared.together(departure, context_before(departure, context)))
     if isinstance(verdict, Unexplained):
         return verdict
-    unsure = _hangs_on_an_unsure_hole(replica, departure, context, shared, verdict)
+    unsure = _depends_on_an_unsure_hole(replica, departure, context, shared, verdict)
     if unsure or cause_is_uncertain(Inference(replica, departure, shared.together(departure, context), verdict)):
         return Uncertain(judge_again=not lines_lost(departure.member, context))
     return verdict
 
 
-def _hangs_on_an_unsure_hole(
+def _depends_on_an_unsure_hole(
     replica: GroupReplica, departure: Departure, context: JudgementContext, shared: Shared, verdict: Timeout
 ) -> bool:
     """Tell whether another timeout explains the removal if the timers did not restart in holes that may be no pauses.

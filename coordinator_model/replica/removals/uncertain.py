@@ -71,10 +71,7 @@ def lines_were_behind(inference: Inference) -> bool:
 
 
 def dates_are_too_coarse(inference: Inference) -> bool:
-    """Tell whether the dates of the lines do not show if the join phase ended by its timeout, and that is the question.
-
-    It is if the session can have ended by then, too.
-    """
+    """Tell whether dates are too coarse to show which came first: the join phase's timeout, or the session's end."""
     member, phase, context = inference.member, inference.departure.phase, inference.context
     off_by_ms, removed_ms = context.off_by_ms, inference.departure.removed_ms
     if not off_by_ms or phase.limit_ms is None or phase.started_ms is None:
@@ -213,10 +210,10 @@ def may_have_left_unseen(inference: Inference) -> bool:
 def may_have_left_without_a_line(inference: Inference) -> bool:
     """Tell whether leaves in the group have no lines, and the member may have left rather than expired.
 
-    An earlier removal that nothing explains shows that, until a leave is seen again. A member that leaves was heard
-    until then. This says no if something shows that the session's end was what happened: it began the rebalance, it
-    alone can have ended the join phase, or a KIP-848 group wrote the removal at that instant. A session never ends
-    after its effect, so the tolerance for dates that are off does not count here.
+    An earlier removal that nothing explains shows that leaves have no lines, until a leave is seen again. The member
+    cannot have left if it was silent for too long before. And its session did end if that end began the rebalance,
+    alone can have ended the join phase, or is the instant at which a KIP-848 group wrote the removal. A session never
+    ends after what it causes, so no tolerance for wrong dates is granted here.
     """
     member, departure, context = inference.member, inference.departure, inference.context
     unexplained_ms, timeout_ms = _other_unexplained_ms(inference), session_timeout_ms(member, context)
