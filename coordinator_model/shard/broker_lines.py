@@ -31,6 +31,7 @@ from coordinator_model.shard.fast_path import FastPath
 from coordinator_model.shard.group_events import GroupEvents
 from coordinator_model.shard.group_judgement import GroupJudgement
 from coordinator_model.shard.groups import Groups
+from coordinator_model.shard.misdated_brokers import Misdating
 from coordinator_model.shard.schedule import Schedule
 
 
@@ -221,6 +222,28 @@ class BrokerLines:
         before_ms = min(step.to_ms, step.from_ms + step.delta_ms)
         self._clock.lost_lines(step.broker, step.to_ms, before_ms, why=CLOCK_STEPPED)
         self._brokers.stepped(step)
+
+    def misdated(self, misdating: Misdating) -> None:
+        """Begin anew without the lines of a broker that turned out to be misdated.
+
+        If it is the coordinator, all instants of the shard are by the wrong clock, and are moved to that of the
+        records. Removals that were reported before may have been dated rightly. They are not reported again.
+        """
+        if misdating.broker != self._clock.coordinator:
+            return
+        self._rebase(-misdating.apart_ms, misdating.line_ms)
+        for group in self._groups.group_store.names():
+            replica = self._groups.replica(group)
+            replica.departures = [departure for departure in replica.departures if not departure.judged]
+            self._groups.group_store.touch(group)
+        clock = self._clock
+        self._groups.memory.clock = CoordinatorTracker(
+            brokers=clock.brokers,
+            leadership=clock.leadership,
+            listeners=clock.listeners,
+            blind=clock.blind,
+            floor_ms=misdating.line_ms - misdating.apart_ms,
+        )
 
     def _rebase_to_clock_of(self, broker: str) -> None:
         """Move all instants of the shard to the clock of a broker that takes over, if that clock differs."""
