@@ -19,6 +19,7 @@ from coordinator_model.events import (
     JoinAnswered,
     LeaderNamed,
     LeaveAnswered,
+    MetricsPushed,
     Request,
     SyncAnswered,
     Tick,
@@ -71,6 +72,8 @@ class BrokerLines:
             self._brokers.gap(before_ms, at_ms)
         else:
             self._brokers.peer(event.broker)
+        if isinstance(event, MetricsPushed):
+            event = event._replace(waited_ms=self._clock.brokers[event.broker].waited_ms(at_ms))
         if isinstance(event, CommitRefused | ClientSign):
             self._schedule.judge_due(self._clock.progress_ms)
             if isinstance(event, ClientSign) or event.broker == self._clock.coordinator:
