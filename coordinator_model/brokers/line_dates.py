@@ -20,6 +20,8 @@ from typing import NamedTuple
 
 SAME_MS = 1_000
 """Two pairs are apart by the same time if the two times differ by no more than this."""
+SAME_DELAY_MS = 100
+"""As above, of lines that are dated after their records: two writes may stall for nearly the same time."""
 DUE_MS = 1_500
 """A broker answers at most this long after it has written a record, unless it pauses or a write stalls."""
 RECENT_MS = 600_000
@@ -79,7 +81,8 @@ class Apart(NamedTuple):
         if self.what == last.what == ANNOUNCED:
             return False
         passed_ms = abs(self.record_ms - last.record_ms)
-        return abs(self.by_ms - last.by_ms) <= (SAME_MS if self.by_ms < 0 else min(SAME_MS, passed_ms // 2))
+        same_ms = SAME_MS if self.by_ms < 0 else min(SAME_DELAY_MS, passed_ms // 2)
+        return abs(self.by_ms - last.by_ms) <= same_ms
 
 
 @dataclass(slots=True)
