@@ -21,9 +21,9 @@ from typing import NamedTuple
 SAME_MS = 1_000
 """Two pairs are apart by the same time if the two times differ by no more than this."""
 SAME_DELAY_MS = 100
-"""As above, of lines that are dated after their records: two writes may stall for nearly the same time."""
+"""As above, of lines that are dated after their records."""
 DUE_MS = 1_500
-"""A broker answers at most this long after it has written a record, unless it pauses or a write stalls."""
+"""Dates that are apart by less may be whole seconds, or those of a shipper that sends its lines every second."""
 RECENT_MS = 600_000
 """How long a pair counts that shows wrong dates. Later, another broker may coordinate the shard."""
 MAX_EVENTS = 64
@@ -44,18 +44,27 @@ class Told(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """A line that tells an event: the event, the line's broker, its date."""
+    """A line that tells an event: the event, the line's broker, when its request arrived, and its own date."""
 
     told: Told
     broker: str
+    arrival_ms: int
     at_ms: int
+
+    def apart_ms(self, record_ms: int) -> int:
+        """Return how far the line is from its record; negative: it is dated before it, 0: they agree.
+
+        The record is written between the arrival of the request and the answer, however long a write stalls or the
+        broker pauses.
+        """
+        return max(0, self.arrival_ms - record_ms) + min(0, self.at_ms - record_ms)
 
 
 class Apart(NamedTuple):
     """A line and a record of one event whose dates are apart.
 
     ``what``: what kind of event. ``record_ms``: when it happened by the record. ``by_ms``: how much later its line was
-    dated. ``again``: the pair before was apart by the same time.
+    dated (``Logged.apart_ms``). ``again``: the pair before was apart by the same time.
     """
 
     what: str
@@ -72,16 +81,20 @@ class Apart(NamedTuple):
         """
         return self.again or (self.by_ms < 0 and self.what != ANNOUNCED)
 
+    def is_near(self, at_ms: int) -> bool:
+        """Tell whether its line or its record is not far from an instant."""
+        return min(abs(at_ms - self.record_ms), abs(at_ms - self.record_ms - self.by_ms)) <= RECENT_MS
+
     def repeats(self, last: "Apart") -> bool:
         """Tell whether this pair is apart by the same time as the last one.
 
-        A broker that pauses after it has written records dates the lines about all of them as it wakes. So lines that
-        are dated after their records must be about as far from each other as the records are.
+        Clients that ask again at the same instant are told of events that may be older. So lines that are dated after
+        their records must be as far from each other as the records are.
         """
         if self.what == last.what == ANNOUNCED:
             return False
         passed_ms = abs(self.record_ms - last.record_ms)
-        same_ms = SAME_MS if self.by_ms < 0 else min(SAME_DELAY_MS, passed_ms // 2)
+        same_ms = SAME_MS if self.by_ms < 0 else min(SAME_DELAY_MS, passed_ms // 4)
         return abs(self.by_ms - last.by_ms) <= same_ms
 
 
@@ -121,7 +134,7 @@ class LineDates:
                 self.logged.setdefault(line.told, line)
                 continue
             is_new = line.told in told_now and record_ms >= live_from_ms - hold_ms
-            if record_ms != PAIRED and (is_new or line.at_ms <= record_ms + hold_ms):
+            if record_ms != PAIRED and (is_new or line.arrival_ms <= record_ms + hold_ms):
                 self._pair(line, record_ms, hold_ms)
             told_now[line.told] = PAIRED
         self.recorded = dict([*(self.recorded | told_now).items()][-MAX_EVENTS:])
@@ -137,13 +150,12 @@ class LineDates:
         return any(abs(pair.by_ms) > hold_ms for _, pair in self._recent(at_ms))
 
     def _recent(self, at_ms: int) -> list[tuple[str, Apart]]:
-        """Return the last pairs that did not agree. The instant may be by lines that are misdated."""
-        pairs = self.apart.items()
-        return [(name, pair) for name, pair in pairs if at_ms - max(0, pair.by_ms) <= pair.record_ms + RECENT_MS]
+        """Return the last pairs that did not agree, if they are not far from an instant, by the lines or the records."""
+        return [(broker, pair) for broker, pair in self.apart.items() if pair.is_near(at_ms)]
 
     def _pair(self, line: Logged, record_ms: int, hold_ms: int) -> None:
         """Note how far the dates of a line and its record are apart."""
-        broker, pair = line.broker, Apart(line.told.what, record_ms, line.at_ms - record_ms)
+        broker, pair = line.broker, Apart(line.told.what, record_ms, line.apart_ms(record_ms))
         last = self.apart.pop(broker, None)
         if abs(pair.by_ms) <= hold_ms:
             self.misdated.pop(broker, None)

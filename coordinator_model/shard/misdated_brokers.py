@@ -77,15 +77,15 @@ def _recorded(events: Iterable[Event]) -> Iterator[tuple[Told, int]]:
 def _logged(lines: Iterable[BrokerLine]) -> Iterator[Logged]:
     """Yield the lines that were written at about the time of a record, and what they tell."""
     for line in lines:
-        told = None
         if isinstance(line, ConsumerHeartbeat) and line.error == 0 and line.epoch > line.request_epoch >= 0:
             told = Told(EPOCH, line.group, line.member_id, line.epoch)
         elif isinstance(line, JoinAnswered) and line.error == 0 and line.members:
             told = Told(ANNOUNCED, line.group, "", line.generation)
         elif isinstance(line, SyncAnswered) and line.error == 0 and line.from_leader:
             told = Told(WRITTEN, line.group, "", line.generation)
-        if told is not None:
-            yield Logged(told, line.broker, line.order_ms)
+        else:
+            continue
+        yield Logged(told, line.broker, line.arrival_ms, line.order_ms)
 
 
 def _forget(memory: ShardMemory, broker: str) -> None:

@@ -229,7 +229,7 @@ def _to_doubt(values: list[Any]) -> Doubt:
 
 
 def _from_dates(dates: LineDates) -> list[Any]:
-    logged = [[*line.told, line.broker, line.at_ms] for line in dates.logged.values()]
+    logged = [[*line.told, *line[1:]] for line in dates.logged.values()]
     return [
         [[*told, at_ms] for told, at_ms in dates.recorded.items()],
         logged,
@@ -242,7 +242,7 @@ def _from_dates(dates: LineDates) -> list[Any]:
 def _to_dates(
     recorded: list[Any], logged: list[Any], apart: dict[str, Any], misdated: dict[str, int], doubted: Any
 ) -> LineDates:
-    lines = {Told(*told): Logged(Told(*told), broker, at_ms) for *told, broker, at_ms in logged}
+    lines = {Told(*row[:4]): Logged(Told(*row[:4]), *row[4:]) for row in logged}
     times = {Told(*told): at_ms for *told, at_ms in recorded}
     pairs = {broker: Apart(*pair) for broker, pair in apart.items()}
     return LineDates(times, lines, pairs, misdated, doubted and (doubted[0], doubted[1]))

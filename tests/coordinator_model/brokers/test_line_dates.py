@@ -25,9 +25,10 @@ def told(number: int, what: str = EPOCH) -> Told:
 
 
 def compare(dates, pairs, *, broker="broker-1", live_from_ms=T - HOUR_MS):
-    """Compare pairs (event, record's instant, line's date), each in a batch of its own."""
-    for event, record_ms, line_ms in pairs:
-        dates.compare([Logged(event, broker, T + line_ms)], [(event, T + record_ms)], HOLD_MS, live_from_ms)
+    """Compare pairs (event, record's instant, line's date, how long its request waited), each in a batch of its own."""
+    for event, record_ms, line_ms, *waited_ms in pairs:
+        arrival_ms = T + line_ms - sum(waited_ms)
+        dates.compare([Logged(event, broker, arrival_ms, T + line_ms)], [(event, T + record_ms)], HOLD_MS, live_from_ms)
     return dates
 
 
@@ -41,11 +42,12 @@ PAIRS = {
     "a line just after its record": ([(told(1), 1_000, 1_020)], FINE),
     "a line before its record": ([(told(1), 4_000, 1_000)], DOUBTFUL),
     "… and then one that agrees": ([(told(1), 4_000, 1_000), (told(2), 9_000, 9_010)], FINE),
-    "a write that stalled, or a pause": ([(told(1), 1_000, 21_000)], FINE),
-    "two groups were written to as a long pause began": (
-        [(told(1), 1_000, 41_000), (told(2), 1_400, 41_020)],
+    "two writes that stalled for the same time": (
+        [(told(1), 1_000, 4_600, 3_610), (told(2), 5_000, 8_600, 3_610)],
         FINE,
     ),
+    "a client that asked again": ([(told(1), 1_000, 21_000)], FINE),
+    "two clients that asked again at once": ([(told(1), 1_000, 41_000), (told(2), 1_400, 41_020)], FINE),
     "an hour behind": ([(told(1), 0, -HOUR_MS), (told(2), 3_000, 3_010 - HOUR_MS)], MISDATED),
     "an hour ahead": ([(told(1), 0, HOUR_MS), (told(2), 3_000, 3_010 + HOUR_MS)], MISDATED),
     "… until a pair agrees": (
@@ -73,7 +75,7 @@ def test_a_line_may_be_read_before_its_record():
     dates = LineDates()
     for number in (1, 2):
         at_ms = T + 5_000 * number
-        dates.compare([Logged(told(number), "broker-1", at_ms + HOUR_MS)], [], HOLD_MS, 0)
+        dates.compare([Logged(told(number), "broker-1", at_ms + HOUR_MS, at_ms + HOUR_MS)], [], HOLD_MS, 0)
         dates.compare([], [(told(number), at_ms)], HOLD_MS, 0)
     assert found(dates) == MISDATED
 
@@ -93,7 +95,7 @@ def test_a_client_that_is_told_again_shows_no_wrong_date(name):
     records = [(told(1), T), (told(2), T + 3_000)]
     if not together:
         dates.compare([], records, HOLD_MS, live_from_ms)
-    lines = [Logged(event, "broker-1", at_ms + HOUR_MS) for event, at_ms in records]
+    lines = [Logged(event, "broker-1", at_ms + HOUR_MS, at_ms + HOUR_MS) for event, at_ms in records]
     dates.compare(lines, records if together else [], HOLD_MS, live_from_ms)
     assert found(dates) == expected
 
@@ -107,6 +109,7 @@ def test_an_event_is_paired_once():
 def test_a_doubt_ends_unless_lines_are_left_out():
     dates = compare(LineDates(), [(told(1), 4_000, 1_000)])
     assert [found(dates, at_ms) for at_ms in (4_000 + RECENT_MS, 4_001 + RECENT_MS)] == [DOUBTFUL, FINE]
+    assert [found(dates, at_ms) for at_ms in (1_000 - RECENT_MS, 999 - RECENT_MS)] == [DOUBTFUL, FINE]
     dates = compare(LineDates(), [(told(1), 0, -HOUR_MS), (told(2), 3_000, 3_000 - HOUR_MS)])
     assert found(dates, 10 * HOUR_MS) == MISDATED
 
@@ -121,7 +124,7 @@ def test_strangers_cannot_make_it_grow():
     dates = LineDates()
     for number in range(10_000):
         broker, at_ms = f"broker-{number}", T + number
-        lines = [Logged(told(number), broker, at_ms - HOUR_MS), Logged(told(-number - 1), broker, at_ms)]
+        lines = [Logged(told(n), broker, ms, ms) for n, ms in ((number, at_ms - HOUR_MS), (-number - 1, at_ms))]
         dates.compare(lines, [(told(number), at_ms)], HOLD_MS, 0)
     assert len(dates.apart) <= MAX_BROKERS
     assert max(len(dates.recorded), len(dates.logged)) <= MAX_EVENTS
