@@ -150,7 +150,7 @@ class LineDates:
         return any(abs(pair.by_ms) > hold_ms for _, pair in self._recent(at_ms))
 
     def _recent(self, at_ms: int) -> list[tuple[str, Apart]]:
-        """Return the last pairs that did not agree, if they are not far from an instant, by the lines or the records."""
+        """Return the last pairs that did not agree, if the line or the record is not far from an instant."""
         return [(broker, pair) for broker, pair in self.apart.items() if pair.is_near(at_ms)]
 
     def _pair(self, line: Logged, record_ms: int, hold_ms: int) -> None:

@@ -85,7 +85,8 @@ def _logged(lines: Iterable[BrokerLine]) -> Iterator[Logged]:
             told = Told(WRITTEN, line.group, "", line.generation)
         else:
             continue
-        yield Logged(told, line.broker, line.arrival_ms, line.order_ms)
+        waited = not isinstance(line, JoinAnswered)  # what a JoinGroup waits for is announced as it is answered
+        yield Logged(told, line.broker, line.arrival_ms if waited else line.order_ms, line.order_ms)
 
 
 def _forget(memory: ShardMemory, broker: str) -> None:
