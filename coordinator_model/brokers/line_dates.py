@@ -26,7 +26,7 @@ DUE_MS = 1_500
 """Dates that are apart by less may be whole seconds, or those of a shipper that sends its lines every second."""
 RECENT_MS = 600_000
 """How long a pair counts that shows wrong dates. Later, another broker may coordinate the shard."""
-MAX_EVENTS = 64
+MAX_EVENTS = 16
 """Events kept per shard, of which the record or the line was read."""
 MAX_BROKERS = 64
 """Brokers kept per shard whose last pair did not agree. Anybody who may write the topic can choose their names."""

@@ -27,6 +27,7 @@ from coordinator_model.events import (
     parked_ms,
 )
 from coordinator_model.heartbeat_block import fast_row
+from coordinator_model.replica.advance import forget_reported
 from coordinator_model.shard.broker_reports import BrokerReports
 from coordinator_model.shard.fast_path import FastPath
 from coordinator_model.shard.group_events import GroupEvents
@@ -236,8 +237,7 @@ class BrokerLines:
             return
         self._rebase(-misdating.apart_ms, misdating.line_ms)
         for group in self._groups.group_store.names():
-            replica = self._groups.replica(group)
-            replica.departures = [departure for departure in replica.departures if not departure.judged]
+            forget_reported(self._groups.replica(group))
             self._groups.group_store.touch(group)
         clock = self._clock
         self._groups.memory.clock = CoordinatorTracker(
