@@ -250,6 +250,8 @@ class MetricsPushed(NamedTuple):
     """The longest time between two polls that is in the metrics."""
     shown: tuple[tuple[str, float], ...] = ()
     """Other metrics by name, for display."""
+    waited_ms: int = 0
+    """How long it may have waited at its broker, because the broker stood still (``BrokerClock.waited_ms``)."""
 
 
 class ClientSeen(NamedTuple):

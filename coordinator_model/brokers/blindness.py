@@ -14,6 +14,7 @@ NO_REQUEST_LOG = "no request log"
 COARSE_INSTANTS = "coarse instants"
 """No line is missing, but the dates are those of a shipper's buffer: the true times and the order are unknown."""
 CLOCK_STEPPED = "clock stepped"
+MISDATED = "misdated lines"
 MAX_WINDOWS = 64
 """At most this many windows are kept per shard. The oldest is dropped first."""
 MEMORY_MS = 3_600_000

@@ -16,6 +16,8 @@ DISORDER_FOR_MS = 60_000
 SECONDS_IN_DISORDER = 2
 """A broker's threads may swap two lines. In so many seconds of ``DISORDER_FOR_MS`` they do not: dates are off."""
 PROBE_EVERY_MS = 500
+WAKING_MS = 1_000
+"""A broker that stood still has answered what waited meanwhile this long after its first line."""
 MAX_PROBES = 8
 """Probe connections kept per broker. The last number of a broken connection stays behind."""
 
@@ -157,6 +159,11 @@ class BrokerClock:
     def has_been_heard(self, for_ms: int, at_ms: int) -> bool:
         """Tell whether the first line was heard so long before an instant."""
         return bool(self.line_ms) and at_ms - self.heard_since_ms >= for_ms
+
+    def waited_ms(self, at_ms: int) -> int:
+        """Return how long a request may have waited that was answered at an instant: since the broker stood still."""
+        is_waking = self.gap_from_ms < at_ms <= self.gap_to_ms + WAKING_MS
+        return at_ms - self.gap_from_ms if is_waking else 0
 
     @property
     def newest_read_ms(self) -> int:

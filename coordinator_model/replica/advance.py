@@ -114,6 +114,11 @@ def end_if_tombstoned(replica: GroupReplica) -> bool:
     return True
 
 
+def forget_reported(replica: GroupReplica) -> None:
+    """Forget the removals that have been judged, so that none is reported again when the instants of a shard move."""
+    replica.departures = [departure for departure in replica.departures if not departure.judged]
+
+
 def take_over(
     replica: GroupReplica,
     answered_ms: int,

@@ -49,6 +49,10 @@ class JudgementContext(NamedTuple):
     """The answers of brokers that answer as the coordinator although metadata names another broker."""
     last_gap_ms: tuple[int, int] = (0, 0)
     """The last gap in the coordinator's lines (``one_clock``): its last line before it and its first one after it."""
+    dates_are_doubtful: bool = False
+    """Whether records contradict the dates of a broker's lines (``LineDates.doubtful``)."""
+    dates_are_far_apart: bool = False
+    """Whether the dates of a line and a record of one event are far apart (``LineDates.are_far_apart``)."""
     off_by_ms: int = 0
     """How far the dates of the coordinator's lines may be off: several lines share one, or are in disorder."""
     reported: Mapping[str, str] = MappingProxyType({})

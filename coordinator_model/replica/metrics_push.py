@@ -72,6 +72,8 @@ def _note(member: Member, event: Metrics) -> None:
 
 
 def _of_member(member: Member, event: Metrics) -> None:
+    if isinstance(event, MetricsPushed) and event.waited_ms:
+        return  # its poll may be earlier than it seems: the next push would contradict it, and not be believed
     deadline_ms = _deadline_ms(event, member)
     if member.poll_deadline_ms is not None and _is_overdue_at(member.poll_deadline_ms, deadline_ms):
         return  # it is about the same poll, about which more is known

@@ -51,12 +51,12 @@ def judge(replica: GroupReplica, context: JudgementContext) -> Verdict:
 
     While the coordinator is silent, nobody knows whether the phase is over. So a finding that was reported goes on, and
     none begins: the time is counted from the end of the silence. None begins either if lines are missing that would
-    show the end of the phase.
+    show the end of the phase, or if lines and records are not dated by one clock: the phase begins with a record.
     """
     phase, is_reported = phase_of(replica, context), REBALANCE_STUCK.id in context.reported
     if phase is None:
         return NOTHING
-    unknown = context.waiting or context.stalled or not _is_seen(replica, phase, context)
+    unknown = context.waiting or context.stalled or context.dates_are_far_apart or not _is_seen(replica, phase, context)
     if unknown and not is_reported:
         return NOTHING
     slow_ms, resets = _slow_after_ms(replica, phase, context), () if is_reported else context.timer_resets

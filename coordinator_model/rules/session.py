@@ -122,7 +122,8 @@ def _past_deadline(
         return Verdict(None, verdict_ms)
     base_ms, timeout_ms = session
     deadline_ms, proof_ms = session.end_ms, base_ms + timeout_ms // 2
-    if member.in_kip848_group or _may_miss_lines(replica, base_ms, deadline_ms, context):  # its removal decides
+    unsure = context.dates_are_doubtful or _may_miss_lines(replica, base_ms, deadline_ms, context)
+    if member.in_kip848_group or unsure:  # its removal decides
         return _unproved(replica, member, context, session)
     disputed_ms = context.disputed_until_ms(context.progress_ms)
     if context.progress_ms < disputed_ms:  # all sessions may have restarted at another broker
@@ -271,7 +272,7 @@ def _found_gone(replica: GroupReplica, member: Member, context: JudgementContext
     first. A pause does not stop timers: a session that was due during the pause ended when the coordinator woke.
     """
     gone_ms = gone_by_ms(member, context)
-    if gone_ms is None or _may_be_unknown_elsewhere(gone_ms, context):
+    if gone_ms is None or context.dates_are_doubtful or _may_be_unknown_elsewhere(gone_ms, context):
         return Verdict(None, None)
     # The line of a leave may come late, and so may that of a heartbeat that waits behind a stalled write.
     trail_ms = context.thresholds.grace_ms + (STALL_MS if replica.stalled_near(gone_ms, STALL_MS) else 0)
@@ -384,7 +385,8 @@ def _never_synced(replica: GroupReplica, member: Member, context: JudgementConte
     deadline_ms = (member.session_from_ms or 0) + timeout_ms
     verdict_ms = deadline_ms + context.thresholds.grace_ms
     moved = any(reset.may_load for reset in unheard_since(member, context.timer_resets))
-    if context.waiting or moved or may_miss_lines(context.blind, member.session_from_ms or 0, verdict_ms):
+    unsure = context.waiting or context.dates_are_doubtful or moved
+    if unsure or may_miss_lines(context.blind, member.session_from_ms or 0, verdict_ms):
         return Verdict(None, None)
     if context.progress_ms < verdict_ms:
         return Verdict(None, verdict_ms)

@@ -19,6 +19,7 @@ from coordinator_model.events import (
     JoinAnswered,
     LeaderNamed,
     LeaveAnswered,
+    MetricsPushed,
     Request,
     SyncAnswered,
     Tick,
@@ -26,11 +27,13 @@ from coordinator_model.events import (
     parked_ms,
 )
 from coordinator_model.heartbeat_block import fast_row
+from coordinator_model.replica.advance import forget_reported
 from coordinator_model.shard.broker_reports import BrokerReports
 from coordinator_model.shard.fast_path import FastPath
 from coordinator_model.shard.group_events import GroupEvents
 from coordinator_model.shard.group_judgement import GroupJudgement
 from coordinator_model.shard.groups import Groups
+from coordinator_model.shard.misdated_brokers import Misdating
 from coordinator_model.shard.schedule import Schedule
 
 
@@ -70,6 +73,8 @@ class BrokerLines:
             self._brokers.gap(before_ms, at_ms)
         else:
             self._brokers.peer(event.broker)
+        if isinstance(event, MetricsPushed):
+            event = event._replace(waited_ms=self._clock.brokers[event.broker].waited_ms(at_ms))
         if isinstance(event, CommitRefused | ClientSign):
             self._schedule.judge_due(self._clock.progress_ms)
             if isinstance(event, ClientSign) or event.broker == self._clock.coordinator:
@@ -221,6 +226,27 @@ class BrokerLines:
         before_ms = min(step.to_ms, step.from_ms + step.delta_ms)
         self._clock.lost_lines(step.broker, step.to_ms, before_ms, why=CLOCK_STEPPED)
         self._brokers.stepped(step)
+
+    def misdated(self, misdating: Misdating) -> None:
+        """Begin anew without the lines of a broker that turned out to be misdated.
+
+        If it is the coordinator, all instants of the shard are by the wrong clock, and are moved to that of the
+        records. Removals that were reported before may have been dated rightly. They are not reported again.
+        """
+        if misdating.broker != self._clock.coordinator:
+            return
+        self._rebase(-misdating.apart_ms, misdating.line_ms)
+        for group in self._groups.group_store.names():
+            forget_reported(self._groups.replica(group))
+            self._groups.group_store.touch(group)
+        clock = self._clock
+        self._groups.memory.clock = CoordinatorTracker(
+            brokers=clock.brokers,
+            leadership=clock.leadership,
+            listeners=clock.listeners,
+            blind=clock.blind,
+            floor_ms=misdating.line_ms - misdating.apart_ms,
+        )
 
     def _rebase_to_clock_of(self, broker: str) -> None:
         """Move all instants of the shard to the clock of a broker that takes over, if that clock differs."""

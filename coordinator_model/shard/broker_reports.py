@@ -5,7 +5,7 @@
 
 from collections.abc import Iterable
 
-from coordinator_model.brokers.blindness import NO_LINES, NO_REQUEST_LOG
+from coordinator_model.brokers.blindness import MISDATED, NO_LINES, NO_REQUEST_LOG
 from coordinator_model.brokers.coordinator_check import Proof
 from coordinator_model.brokers.gone_brokers import forget_gone
 from coordinator_model.brokers.line_clocks import Step
@@ -75,6 +75,18 @@ class BrokerReports:
         """Report the blind windows of the coordinator that are new."""
         for window in self._memory.clock.take_noted():
             self._report_blind(window.from_ms, window.until_ms, window.why, window.broker)
+
+    def dates(self) -> None:
+        """Report that records contradict the dates of a broker's lines, or that they no longer do."""
+        dates, progress_ms = self._memory.dates, self._memory.clock.progress_ms
+        doubtful = dates.doubtful(progress_ms)
+        if doubtful and dates.doubted is None:
+            dates.doubted = min(doubtful.items(), key=lambda item: item[1])
+            self._report_blind(dates.doubted[1], None, MISDATED, dates.doubted[0])
+        elif dates.doubted is not None and not doubtful:
+            broker, since_ms = dates.doubted
+            dates.doubted = None
+            self._report_blind(since_ms, max(since_ms, progress_ms), MISDATED, broker)
 
     def gap(self, before_ms: int, at_ms: int) -> None:
         """Report a gap in the coordinator's lines: the line after it shows that telemetry had stalled.

@@ -80,6 +80,8 @@ class Groups:
             coordinates_ms=self.clock.accepted.newest_arrival_ms,
             claims=self.clock.claims,
             last_gap_ms=self.clock.last_gap_ms,
+            dates_are_doubtful=bool(self.memory.dates.doubtful(progress_ms)),
+            dates_are_far_apart=self.memory.dates.are_far_apart(progress_ms, thresholds.hold_ms),
             off_by_ms=self.clock.off_by_ms,
             reported={told.rule: told.severity for told in self.memory.reported.get(group, ()) if told.who == group},
         )

@@ -17,6 +17,7 @@ from coordinator_model.shard.commit_times import CommitRow
 from coordinator_model.shard.fresh_events import FreshEvents
 from coordinator_model.shard.held_back import date_as_read, hold_back, joined, leave_out_future, watermark_ms
 from coordinator_model.shard.lost_lines import lost_lines
+from coordinator_model.shard.misdated_brokers import LeftOut, leave_out_misdated
 from coordinator_model.shard.shard_memory import ShardMemory
 from coordinator_model.shard.step_parts import divided, divided_commits
 
@@ -32,7 +33,8 @@ class Taken(NamedTuple):
     ``steps``: the steps of all brokers' clocks. ``misdated``: lines whose instant is impossible. ``lost``: brokers with
     missing lines, and the first instant after the loss. ``committed``: how many offset commits came. ``future``: how
     many were left out because their instants are far in the future. ``redated``: how many records count as written when
-    they were read, for the same reason.
+    they were read, for the same reason. ``left_out``: brokers whose lines are left out, because records contradict
+    their dates.
     """
 
     parts: list[Part]
@@ -43,11 +45,13 @@ class Taken(NamedTuple):
     committed: int
     future: int
     redated: int
+    left_out: LeftOut
 
 
-def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
+def take(memory: ShardMemory, batch: Batch, hold_ms: int, live_from_ms: int = 0) -> Taken:
     """Sort a batch together with what was held back, without duplicates, and hold back what is too new."""
     fresh = FreshEvents.of(memory, batch)
+    left_out = leave_out_misdated(memory, fresh, hold_ms, live_from_ms)
     present_ms = _present_ms(memory, batch.wall_ms)
     sifted = sift(memory.clock, memory.doubts, fresh.items, present_ms, hold_ms, final=batch.final)
     recreated = fresh.recreated(sifted)
@@ -65,7 +69,7 @@ def take(memory: ShardMemory, batch: Batch, hold_ms: int) -> Taken:
         parts[-1] = hold_back(memory, parts[-1], until_ms)
         future = leave_out_future(memory, credible_ms)
     misdated = [*sifted.misdated, *from_future]
-    return Taken(parts, sifted.steps, misdated, fresh.duplicates, lost, fresh.committed, future, redated)
+    return Taken(parts, sifted.steps, misdated, fresh.duplicates, lost, fresh.committed, future, redated, left_out)
 
 
 def _parts(
@@ -118,14 +122,15 @@ def _named(memory: ShardMemory, fresh: FreshEvents, wall_ms: int | None) -> list
     """Return the leaders that metadata named, dated back by how far lines are behind; none while the job catches up.
 
     Their instants are by this machine's clock, and current metadata cannot dispute answers of an hour ago. A capture
-    has no such clock, so its instants stay.
+    has no such clock, so its instants stay. A leader whose lines are misdated counts as one without a request log.
     """
+    named = [event._replace(key="") if event.key in memory.dates.misdated else event for event in fresh.named]
     if wall_ms is None:
-        return fresh.named
+        return named
     behind_ms = memory.behind_ms or 0
     if behind_ms > STALE_MS:
         return []
-    return [event._replace(order_ms=event.order_ms - behind_ms) for event in fresh.named]
+    return [event._replace(order_ms=event.order_ms - behind_ms) for event in named]
 
 
 def _credible_ms(latest_ms: int, wall_ms: int | None) -> int:

@@ -16,6 +16,7 @@ Output = dict[str, Any]
 FAILED = "group"
 """The source of a quarantined event that could be read, but failed when it was applied to its group."""
 FROM_THE_FUTURE = "line from the future"
+OFF_ITS_RECORDS = "line's date contradicts the broker's records"
 EVENT_CHARACTERS = 1_000
 """How much of an event the quarantine keeps."""
 
@@ -125,8 +126,8 @@ class Outputs:
             head=base64.b64encode(head[:EVENT_CHARACTERS].encode("utf-8", "replace")).decode("ascii"),
         )
 
-    def misdated(self, event: Event) -> None:
-        """Quarantine the place of a line whose instant is impossible, without its contents."""
+    def misdated(self, event: Event, count: int = 1, reason: str = FROM_THE_FUTURE) -> None:
+        """Quarantine the place of a line whose instant is impossible, without its contents; of several lines, one."""
         _, _, topic, partition, offset, *_ = event
         self._emit(
             "quarantine",
@@ -136,11 +137,11 @@ class Outputs:
             partition=partition,
             offset=offset,
             timestamp_ms=event.order_ms,
-            reason=FROM_THE_FUTURE,
+            reason=reason,
             detail=str(getattr(event, "broker", ""))[:DETAIL_CHARACTERS],
             head="",
         )
-        self.count("misdated")
+        self.count("misdated", count)
 
     def _emit(self, kind: str, at_ms: int, **rest: Any) -> None:
         head = {"kind": kind, "cluster": self._cluster, "shard": self._shard, "at_ms": at_ms}

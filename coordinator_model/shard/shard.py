@@ -31,7 +31,7 @@ from coordinator_model.shard.group_store import GroupStore
 from coordinator_model.shard.groups import Groups
 from coordinator_model.shard.heartbeat_table import HeartbeatTable
 from coordinator_model.shard.intake import Taken, take
-from coordinator_model.shard.outputs import Output, Outputs
+from coordinator_model.shard.outputs import OFF_ITS_RECORDS, Output, Outputs
 from coordinator_model.shard.schedule import Schedule
 from coordinator_model.shard.shard_memory import ShardMemory
 from coordinator_model.shard.shard_settings import ShardSettings
@@ -187,7 +187,7 @@ class Shard:
         if not self.group_store:
             self._forget_read_lines()
         batch = Batch(events, heartbeats, wall_ms, records_read_ms, read, final, commits)
-        taken = take(self.memory, batch, self.settings.thresholds.hold_ms)
+        taken = take(self.memory, batch, self.settings.thresholds.hold_ms, self.settings.live_from_ms)
         self._note_left_out(taken)
         steps_of_parts = [part.step for part in taken.parts]
         for step in taken.steps:
@@ -199,6 +199,7 @@ class Shard:
             self._schedule.pass_time(final=final)
         self._brokers.silence(wall_ms)
         self._brokers.blind_windows()
+        self._brokers.dates()
         self._brokers.expire(self.clock.progress_ms)
         refresh_views(self._groups, self._judgement)
         self._groups.forget_deleted(max(self.clock.progress_ms, taken.parts[-1].last_ms))
@@ -218,6 +219,10 @@ class Shard:
             self._outputs.count("records_from_the_future", taken.redated)
         for event in taken.misdated:
             self._outputs.misdated(event)
+        for count, line in taken.left_out.lines.values():
+            self._outputs.misdated(line, count, reason=OFF_ITS_RECORDS)
+        for misdating in taken.left_out.began:
+            self._lines.misdated(misdating)
         for broker, line_ms in taken.lost.items():
             self._outputs.count("lost_lines")
             self.clock.lost_lines(broker, line_ms, self.clock.brokers[broker].line_ms)

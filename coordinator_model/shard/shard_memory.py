@@ -11,6 +11,7 @@ from coordinator_model.brokers.coordinator_tracker import CoordinatorTracker
 from coordinator_model.brokers.former_coordinators import FormerCoordinators
 from coordinator_model.brokers.leadership import Claim, Leadership
 from coordinator_model.brokers.line_clocks import Doubt
+from coordinator_model.brokers.line_dates import Apart, LineDates, Logged, Told
 from coordinator_model.brokers.listeners import Listeners
 from coordinator_model.brokers.one_clock import BrokerClock
 from coordinator_model.brokers.timer_reset import TimerReset
@@ -87,6 +88,7 @@ class ShardMemory:
     """How far the newest line was behind the wall clock when it came. This is large while the job catches up."""
     doubts: dict[str, Doubt] = field(default_factory=dict)
     """By broker: its lines in doubt (``line_clocks``)."""
+    dates: LineDates = field(default_factory=LineDates)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the memory as values for JSON, except for the bytes in records that are held back."""
@@ -120,6 +122,7 @@ class ShardMemory:
             "viewed_ms": self.viewed_ms,
             "lag_ms": self.behind_ms,
             "doubts": {broker: _from_doubt(doubt) for broker, doubt in self.doubts.items()},
+            "dates": _from_dates(self.dates),
         }
 
     def rebase(self, delta_ms: int, until_ms: int) -> None:
@@ -170,6 +173,7 @@ class ShardMemory:
             viewed_ms=values["viewed_ms"],
             behind_ms=values["lag_ms"],
             doubts={broker: _to_doubt(doubt) for broker, doubt in values["doubts"].items()},
+            dates=_to_dates(*values.get("dates", ([], [], {}, {}, None))),
         )
 
 
@@ -222,6 +226,26 @@ def _to_doubt(values: list[Any]) -> Doubt:
     last = None if probe is None else (probe[0], probe[1])
     told = None if heard is None else (heard[0], heard[1], heard[2])
     return Doubt(ahead, first_ms, last_ms, _to_events(lines), last, in_a_row, tuple(peers), peer_ms, told)
+
+
+def _from_dates(dates: LineDates) -> list[Any]:
+    logged = [[*line.told, *line[1:]] for line in dates.logged.values()]
+    return [
+        [[*told, at_ms] for told, at_ms in dates.recorded.items()],
+        logged,
+        dates.apart,
+        dates.misdated,
+        dates.doubted,
+    ]
+
+
+def _to_dates(
+    recorded: list[Any], logged: list[Any], apart: dict[str, Any], misdated: dict[str, int], doubted: Any
+) -> LineDates:
+    lines = {Told(*row[:4]): Logged(Told(*row[:4]), *row[4:]) for row in logged}
+    times = {Told(*told): at_ms for *told, at_ms in recorded}
+    pairs = {broker: Apart(*pair) for broker, pair in apart.items()}
+    return LineDates(times, lines, pairs, misdated, doubted and (doubted[0], doubted[1]))
 
 
 def _claims(values: dict[str, list[Any]]) -> dict[str, Claim]:

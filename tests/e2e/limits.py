@@ -14,7 +14,8 @@ FEW = {"UNHEARD": 3, "WITHIN": 3, "UNTOLD": 6}
 """So many are no sign of anything, as in a short run."""
 MOST_UNNAMED = 0.15  # of all members: clients that come back again and again behind stalled writes
 LEAST_REACHED = 0.95  # of the removals in the log
-BLAMES = ("coordinator-paused", "telemetry-stalled")
+STALLED = "telemetry-stalled"
+BLAMES = ("coordinator-paused", STALLED)
 NEAR_MS = 60_000  # a broker is away for up to 20 s, and the sessions and join phases after that last 20 s
 EARLY_MS = 5_000  # an action is noted before or after it is done
 BROKER = re.compile(r"broker-\d+")
@@ -61,7 +62,8 @@ def pages(printed: Iterable[dict]) -> str:
 def blamed(printed: Iterable[dict], actions: Iterable[dict]) -> list[str]:
     """Return for people the reports that blame a broker to which nothing was done shortly before.
 
-    A move is blamed on the broker that took over, so an action on any broker explains it.
+    A move is blamed on the broker that took over, so an action on any broker explains it. Telemetry stands still for
+    15 s before that is reported. It may be the broker's death meanwhile that kept its lines from coming again.
     """
     done = [(name, action["at_ms"]) for action in actions for name in BROKER.findall(action["action"])]
     found = []
@@ -69,7 +71,8 @@ def blamed(printed: Iterable[dict], actions: Iterable[dict]) -> list[str]:
         if line["kind"] != "incident" or line["transition"] != "opened" or line["rule"] not in BLAMES:
             continue
         at_ms, moved = line["opened_ms"], line["cause"] == "coordinator-moved"
-        near = (name for name, done_ms in done if done_ms - EARLY_MS <= at_ms <= done_ms + NEAR_MS)
+        until_ms = max(at_ms + EARLY_MS, line["at_ms"] if line["rule"] == STALLED else 0)
+        near = (name for name, done_ms in done if at_ms - NEAR_MS <= done_ms <= until_ms)
         if not any(moved or name == line["broker"] for name in near):
             found.append(f"blamed for nothing at {at_ms}: {line['summary']}")
     return found

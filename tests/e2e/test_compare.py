@@ -307,6 +307,16 @@ BLAMES = {
 }
 
 
+@pytest.mark.parametrize(
+    ("rule", "told_ms", "wrongly"),
+    [("telemetry-stalled", 15_000, False), ("telemetry-stalled", 9_000, True), ("coordinator-paused", 15_000, True)],
+)
+def test_a_broker_may_die_before_the_silence_of_its_telemetry_is_told(rule, told_ms, wrongly):
+    report = said(None, rule=rule, at_ms=told_ms) | {"broker": "broker-1", "opened_ms": 0, "summary": "silent"}
+    done = [{"at_ms": 10_000, "action": "kill broker-1"}]
+    assert limits.blamed([report], done) == ["blamed for nothing at 0: silent"] * wrongly
+
+
 @pytest.mark.parametrize("name", BLAMES)
 def test_a_broker_is_blamed_only_for_what_was_done(name):
     action, cause, at_ms, wrongly = BLAMES[name]

@@ -360,7 +360,7 @@ BY_ANOTHER_CLOCK: dict[str, Perturbation] = {
     "no date, shipper's clock an hour ahead": clock_off(HOUR_MS),
     "no date, shipper's clock an hour behind": clock_off(-HOUR_MS),
 }
-"""Here all instants are those of the shipper's clock, as `docs/truth.md` states, so those of the log match none."""
+"""The lines agree with one another. Only the records show that their dates are wrong."""
 
 ENDING = (
     "off for 20 s",

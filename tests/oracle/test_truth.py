@@ -9,8 +9,8 @@ from coordinator_model.states import MEMBER_REMOVED
 from tests.oracle.judge import settings_of
 from tests.oracle.kinds import draw
 from tests.oracle.monitor import Monitor
-from tests.oracle.perturb import ENDING, LONG_MS, OF_LONG_LIVES, OF_SEVERAL_BROKERS, PERTURBATIONS
-from tests.oracle.truth import BLAMED, FALSE_PAGES, RECOVERED, UNTOLD, count
+from tests.oracle.perturb import ENDING, LONG_MS, OF_LONG_LIVES, OF_SEVERAL_BROKERS, ONE_LATE_OR_MISDATED
+from tests.oracle.truth import BLAMED, FALSE_PAGES, OF_ONE_BROKER, RECOVERED, UNTOLD, count
 
 KINDS = "classic,static,cooperative,consumer,consumer-static,share"
 """Without kinds of which some lives are judged wrong (`docs/truth.md`)."""
@@ -121,11 +121,14 @@ ONCE_PAGED = (
     ("old", 4, "leave lines lost"),
 )
 
+# one of several shippers; two seconds ahead, a leave was told as expired in classic+moves/1, see docs/truth.md
+MISDATED = [name for name in ONE_LATE_OR_MISDATED if name.startswith("no date") and not name.endswith("2 s ahead")]
+
 # lives with moves in which a rule still pages, see docs/truth.md
 STILL_PAGED = {("share+moves/4", "one of several brokers off for 60 s")}
 
 
-@pytest.mark.parametrize("name", PERTURBATIONS)
+@pytest.mark.parametrize("name", OF_ONE_BROKER)
 def test_nobody_is_accused_falsely_though_telemetry_is_bad(counted, name):
     said = sum(counted(name).values(), Counter())
     assert {life: each["false"] for life, each in counted(name).items() if each["false"]} == {}
@@ -136,17 +139,17 @@ def test_nobody_is_accused_falsely_though_telemetry_is_bad(counted, name):
     assert said[BLAMED] == 0
 
 
-@pytest.mark.parametrize("name", PERTURBATIONS)
+@pytest.mark.parametrize("name", OF_ONE_BROKER)
 def test_a_removal_is_missed_only_while_the_coverage_is_told_as_broken(counted, name):
     assert {life: each[UNTOLD] for life, each in counted(name).items() if each[UNTOLD]} == {}
 
 
-@pytest.mark.parametrize("name", PERTURBATIONS)
+@pytest.mark.parametrize("name", OF_ONE_BROKER)
 def test_no_rule_pages_anybody_because_telemetry_is_bad(counted, name):
     assert {life: each[FALSE_PAGES] for life, each in counted(name).items() if each[FALSE_PAGES]} == {}
 
 
-@pytest.mark.parametrize("name", [name for name in PERTURBATIONS if name in ENDING])
+@pytest.mark.parametrize("name", [name for name in OF_ONE_BROKER if name in ENDING])
 def test_verdicts_are_as_without_the_fault_two_session_timeouts_after_its_end(counted, name):
     assert {life: each[RECOVERED] for life, each in counted(name).items() if each[RECOVERED]} == {}
 
@@ -164,6 +167,15 @@ def test_nobody_is_accused_falsely_though_one_of_several_brokers_is_off(moves, n
     assert {life: each["false"] for life, each in counted.items() if each["false"]} == {}
     paged = {(life, name): each[FALSE_PAGES] for life, each in counted.items() if each[FALSE_PAGES]}
     assert paged.keys() <= STILL_PAGED
+
+
+@pytest.mark.parametrize("name", MISDATED)
+def test_nobody_is_accused_falsely_though_one_of_several_shippers_misdates(moves, name):
+    counted = {f"{life.plan.kind}/{life.plan.seed}": count(life, name)[0] for life in moves}
+    assert sum(each["true"] for each in counted.values()) > 15
+    assert {life: each["false"] for life, each in counted.items() if each["false"]} == {}
+    assert {life: each[FALSE_PAGES] for life, each in counted.items() if each[FALSE_PAGES]} == {}
+    assert {life: each[UNTOLD] for life, each in counted.items() if each[UNTOLD]} == {}
 
 
 @pytest.fixture(scope="module")

@@ -80,8 +80,8 @@ def as_played_of(life: Life) -> list[dict[str, Any]]:
 
 
 def read(settings: ShardSettings, came: list[Arrival]) -> Monitor:
-    """Return a monitor that has read rows as they came. It starts with the first line."""
-    live_from_ms = next((row.timestamp_ms for _, row in came if row.source == TELEMETRY), 0)
+    """Return a monitor that has read rows as they came. It starts as the first line comes or is dated."""
+    live_from_ms = next((min(at_ms, row.timestamp_ms) for at_ms, row in came if row.source == TELEMETRY), 0)
     monitor = Monitor(replace(settings, live_from_ms=live_from_ms))
     batch: list[SourceRow] = []
     until_ms = 0

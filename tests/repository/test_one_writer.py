@@ -39,7 +39,7 @@ CHANGING = {
 """Methods that change a list, a dict or a set in place."""
 DOORS = {
     "replay": {"replay", "plain_heartbeat", "disputed_heartbeat", "deposed_leave", "deposed_sync"},
-    "advance": {"advance", "conclude", "end_if_tombstoned", "take_heartbeats", "take_over"},
+    "advance": {"advance", "conclude", "end_if_tombstoned", "forget_reported", "take_heartbeats", "take_over"},
 }
 """What of `replica` others may call though it writes: an event, or time and judgement."""
 EXPLAINED = {

@@ -70,6 +70,11 @@ def lines_were_behind(inference: Inference) -> bool:
     return inference.departure.lines_were_behind and not paused
 
 
+def dates_are_doubtful(inference: Inference) -> bool:
+    """Tell whether records contradict the dates of a broker's lines, so that timers prove nothing."""
+    return inference.context.dates_are_doubtful
+
+
 def dates_are_too_coarse(inference: Inference) -> bool:
     """Tell whether dates are too coarse to show which came first: the join phase's timeout, or the session's end."""
     member, phase, context = inference.member, inference.departure.phase, inference.context
@@ -323,6 +328,7 @@ DOUBTS: tuple[Callable[[Inference], bool], ...] = (
     joined_a_later_generation,
     dates_are_too_coarse,
     lines_were_behind,
+    dates_are_doubtful,
     rebalance_began_unseen,
     heartbeats_are_filtered_out,
     request_may_have_been_pending,

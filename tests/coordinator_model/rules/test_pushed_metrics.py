@@ -104,6 +104,23 @@ def test_a_push_from_before_its_join_accuses_nobody_who_left_soon():
     assert told.opened("poll-exceeded") == []
 
 
+@pytest.mark.parametrize(
+    ("before", "paused", "age_s", "told"),
+    [(((50_000, 49),), True, 63, ["m1"]), ((), True, 63, ["m1"]), (((50_000, 49),), False, 63, []),
+     (((50_000, 49),), True, 70, [])],
+    ids=["paused", "paused, first push", "not paused", "a wrong clock"],
+)  # fmt: skip
+def test_a_push_that_waited_at_a_paused_broker_does_not_contradict_the_next(before, paused, age_s, told):
+    """It was sent at 52 s, so its last poll seems 4 s later than it was. Any broker may have taken it."""
+    story = modern("m2")
+    story.brokers["broker-2"] = 0
+    if paused:
+        story.silent(52_000, 56_000, "broker-2")
+    for at_ms, pushed_age_s in (*before, (56_100, 51)):
+        story.pushes(at_ms, "m1", pushed_age_s, broker="broker-2")
+    assert story.pushes(64_000, "m1", age_s).play(70_000).opened("poll-exceeded") == told
+
+
 def test_one_that_left_and_pushes_nothing_more_is_not_told():
     assert modern("m2").pushes(55_000, "m1", 54).play(70_000).opened("poll-exceeded") == []
 
