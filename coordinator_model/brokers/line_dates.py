@@ -64,12 +64,13 @@ class Apart(NamedTuple):
     """A line and a record of one event whose dates are apart.
 
     ``what``: what kind of event. ``record_ms``: when it happened by the record. ``by_ms``: how much later its line was
-    dated (``Logged.apart_ms``). ``again``: the pair before was apart by the same time.
+    dated (``Logged.apart_ms``). ``line_ms``: its date. ``again``: the pair before was apart by the same time.
     """
 
     what: str
     record_ms: int
     by_ms: int
+    line_ms: int
     again: bool = False
 
     @property
@@ -88,14 +89,16 @@ class Apart(NamedTuple):
     def repeats(self, last: "Apart") -> bool:
         """Tell whether this pair is apart by the same time as the last one.
 
-        Clients that ask again at the same instant are told of events that may be older. So lines that are dated after
-        their records must be as far from each other as the records are.
+        Clients that ask again are told of events that may be older: all at the same instant, if they ask again because
+        a write stalls. So lines that are dated after their records must be as far from each other as the records are.
         """
         if self.what == last.what == ANNOUNCED:
             return False
         passed_ms = abs(self.record_ms - last.record_ms)
-        same_ms = SAME_MS if self.by_ms < 0 else min(SAME_DELAY_MS, passed_ms // 4)
-        return abs(self.by_ms - last.by_ms) <= same_ms
+        if self.by_ms < 0:
+            return abs(self.by_ms - last.by_ms) <= SAME_MS
+        delays_ms = (self.by_ms - last.by_ms, self.line_ms - self.record_ms - (last.line_ms - last.record_ms))
+        return max(map(abs, delays_ms)) <= min(SAME_DELAY_MS, passed_ms // 4)
 
 
 @dataclass(slots=True)
@@ -155,7 +158,7 @@ class LineDates:
 
     def _pair(self, line: Logged, record_ms: int, hold_ms: int) -> None:
         """Note how far the dates of a line and its record are apart."""
-        broker, pair = line.broker, Apart(line.told.what, record_ms, line.apart_ms(record_ms))
+        broker, pair = line.broker, Apart(line.told.what, record_ms, line.apart_ms(record_ms), line.at_ms)
         last = self.apart.pop(broker, None)
         if abs(pair.by_ms) <= hold_ms:
             self.misdated.pop(broker, None)

@@ -48,6 +48,10 @@ PAIRS = {
     ),
     "a client that asked again": ([(told(1), 1_000, 21_000)], FINE),
     "two clients that asked again at once": ([(told(1), 1_000, 41_000), (told(2), 1_400, 41_020)], FINE),
+    "two clients that ask again behind a stalled write": (
+        [(told(1), 1_000, 16_000, 4_000), (told(2), 1_400, 16_000, 3_600)],
+        FINE,
+    ),
     "an hour behind": ([(told(1), 0, -HOUR_MS), (told(2), 3_000, 3_010 - HOUR_MS)], MISDATED),
     "an hour ahead": ([(told(1), 0, HOUR_MS), (told(2), 3_000, 3_010 + HOUR_MS)], MISDATED),
     "… until a pair agrees": (
