@@ -98,7 +98,7 @@ class Apart(NamedTuple):
         if self.by_ms < 0:
             return abs(self.by_ms - last.by_ms) <= SAME_MS
         delays_ms = (self.by_ms - last.by_ms, self.line_ms - self.record_ms - (last.line_ms - last.record_ms))
-        return max(map(abs, delays_ms)) <= min(SAME_DELAY_MS, passed_ms // 4)
+        return max(map(abs, delays_ms)) <= min(SAME_DELAY_MS, passed_ms // 2)
 
 
 @dataclass(slots=True)
