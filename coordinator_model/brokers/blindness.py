@@ -15,6 +15,7 @@ COARSE_INSTANTS = "coarse instants"
 """No line is missing, but the dates are those of a shipper's buffer: the true times and the order are unknown."""
 CLOCK_STEPPED = "clock stepped"
 MISDATED = "misdated lines"
+"""No line is missing, but the broker's records contradict the dates of its lines (``line_dates``)."""
 MAX_WINDOWS = 64
 """At most this many windows are kept per shard. The oldest is dropped first."""
 MEMORY_MS = 3_600_000

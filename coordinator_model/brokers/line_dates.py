@@ -1,8 +1,8 @@
 """Whether a broker's lines are dated by its own clock, as its records are.
 
-A shipper that sends no date dates a line by its own clock, and that may be an hour off. Lines that are wrong by the
-same time agree with one another, and lines dated in the past look like late ones. Only a record shows the truth, if it
-and a line are about the same event:
+If a shipper sends no date, a line has the time of the shipper's clock, which may be an hour off. Lines that are all an
+hour off agree with one another, and lines that are dated in the past look like late ones. Only a record shows the
+truth, if it and a line are about the same event:
 
 - the answer to the leader's JoinGroup, and the instant in the generation's record at which it was announced;
 - the answer to the leader's SyncGroup, and the generation's record, which is written just before;
@@ -25,17 +25,18 @@ SAME_DELAY_MS = 100
 DUE_MS = 1_500
 """Dates that are apart by less may be whole seconds, or those of a shipper that sends its lines every second."""
 RECENT_MS = 600_000
-"""How long a pair counts that shows wrong dates. Later, another broker may coordinate the shard."""
+"""How long a pair that shows wrong dates counts. Later, another broker may coordinate the shard."""
 MAX_EVENTS = 16
-"""Events kept per shard, of which the record or the line was read."""
+"""Events kept per shard whose record was read, and as many whose line was read."""
 MAX_BROKERS = 64
 """Brokers kept per shard whose last pair did not agree. Anybody who may write the topic can choose their names."""
 ANNOUNCED, WRITTEN, EPOCH = "announced", "written", "epoch"
 PAIRED = 0
+"""In place of a record's instant: it has been compared with a line."""
 
 
 class Told(NamedTuple):
-    """An event that a line and a record tell: the announcement or the record of a generation, or a member's epoch."""
+    """An event that both a line and a record show: a generation is announced or written, or a member's epoch raised."""
 
     what: str
     group: str
@@ -44,7 +45,7 @@ class Told(NamedTuple):
 
 
 class Logged(NamedTuple):
-    """A line that tells an event: the event, the line's broker, when its request arrived, and its own date."""
+    """A line that shows an event: the event, the line's broker, when its request arrived, and the line's date."""
 
     told: Told
     broker: str
@@ -89,8 +90,9 @@ class Apart(NamedTuple):
     def repeats(self, last: "Apart") -> bool:
         """Tell whether this pair is apart by the same time as the last one.
 
-        Clients that ask again are told of events that may be older: all at the same instant, if they ask again because
-        a write stalls. So lines that are dated after their records must be as far from each other as the records are.
+        A client that sends its request again gets an answer about an earlier event. If a write stalled, all such
+        clients get it at the same instant. So lines that are dated after their records count only if they are as far
+        from each other as the records are.
         """
         if self.what == last.what == ANNOUNCED:
             return False
@@ -119,10 +121,11 @@ class LineDates:
     def compare(
         self, logged: Iterable[Logged], recorded: Iterable[tuple[Told, int]], hold_ms: int, live_from_ms: int
     ) -> None:
-        """Pair what the lines and the records of a batch tell. Of several records of one event the first one counts.
+        """Compare the lines and the records of a batch. Of several records of one event the first one counts.
 
-        A line that is dated after its record proves nothing if the record was read in an earlier batch, or is older
-        than ``live_from_ms``, when the monitor was first started: a client that asks again is told again.
+        A client that sends its request again gets the same answer. So a line that is dated after its record proves
+        nothing if the record was read in an earlier batch, or is older than ``live_from_ms``, when the monitor was
+        first started.
         """
         told_now: dict[Told, int] = {}
         for told, at_ms in recorded:

@@ -61,7 +61,7 @@ def leave_out_misdated(memory: ShardMemory, fresh: FreshEvents, hold_ms: int, li
 
 
 def _recorded(events: Iterable[Event]) -> Iterator[tuple[Told, int]]:
-    """Yield what records tell, and when that happened."""
+    """Yield the events that records show, and when they happened."""
     for record in events:
         if not isinstance(record, RecordRead) or record.value is None:
             continue
@@ -75,7 +75,7 @@ def _recorded(events: Iterable[Event]) -> Iterator[tuple[Told, int]]:
 
 
 def _logged(lines: Iterable[BrokerLine]) -> Iterator[Logged]:
-    """Yield the lines that were written at about the time of a record, and what they tell."""
+    """Yield the lines that show an event of which there is a record, too."""
     for line in lines:
         if isinstance(line, ConsumerHeartbeat) and line.error == 0 and line.epoch > line.request_epoch >= 0:
             told = Told(EPOCH, line.group, line.member_id, line.epoch)
@@ -85,7 +85,7 @@ def _logged(lines: Iterable[BrokerLine]) -> Iterator[Logged]:
             told = Told(WRITTEN, line.group, "", line.generation)
         else:
             continue
-        waited = not isinstance(line, JoinAnswered)  # what a JoinGroup waits for is announced as it is answered
+        waited = not isinstance(line, JoinAnswered)  # a generation is announced as the JoinGroup is answered
         yield Logged(told, line.broker, line.arrival_ms if waited else line.order_ms, line.order_ms)
 
 

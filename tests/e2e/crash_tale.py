@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from streaming.embedded import EmbeddedBrokerError, EmbeddedCluster
-from streaming.embedded.jars import broker_class_path
+from streaming.embedded import EmbeddedCluster
 from tests.e2e import crash_lag
 from tests.e2e.crash_cluster import LiveCluster, now_ms
 from tests.e2e.crash_job import Job
 from tests.e2e.crash_lag import LEDGER, LOADER, STUCK, Commits, stalls
+from tests.support.needs import need_broker
 
 EXPIRED, STALLED = "session-expired", "partition-stalled"
 GROUPS = ["orders", "payments", "audit", "search", "mail", "billing"]
@@ -53,10 +53,7 @@ class Tale:
 @contextmanager
 def cluster_and_job(folder: Path) -> Iterator[Tale]:
     """Set the scene; what was written to Kafka stays in the folder, for whoever has to investigate a failure."""
-    try:
-        broker_class_path()
-    except EmbeddedBrokerError as missing:
-        pytest.skip(str(missing))
+    need_broker()
     with (
         EmbeddedCluster(telemetry=False, create_telemetry_topic=False) as broker,
         LiveCluster(broker, "crash", [*GROUPS, LEDGER], size=3, seed=10, spared=LEDGER) as cluster,

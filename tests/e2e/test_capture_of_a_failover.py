@@ -4,13 +4,12 @@ from itertools import count
 
 import pytest
 
-from streaming.embedded import EmbeddedBrokerError
-from streaming.embedded.jars import broker_class_path
 from tests.e2e.crash_cluster import now_ms
 from tests.e2e.crash_job import Job
 from tests.e2e.scenarios import together
 from tests.e2e.test_run_and_capture import Topics, replayed, stored
 from tests.e2e.world import World
+from tests.support.needs import need_broker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
@@ -53,10 +52,7 @@ def die_with_their_coordinator(world, pairs, node):
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
     """What `run` stored and what `replay` prints about the same time, and who had died."""
-    try:
-        broker_class_path()
-    except EmbeddedBrokerError as missing:
-        pytest.skip(str(missing))
+    need_broker()
     folder = tmp_path_factory.mktemp("failover")
     with World("failover", folder, nodes=3) as world:
         job = Job(Topics(world.cluster), folder)

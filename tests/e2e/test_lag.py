@@ -6,11 +6,10 @@ import pytest
 import requests
 from prometheus_client.parser import text_string_to_metric_families
 
-from streaming.embedded import EmbeddedBrokerError
-from streaming.embedded.jars import broker_class_path
 from tests.e2e.lag_chaos import until
 from tests.e2e.lag_world import Cast, LagWorld
 from tests.streaming.serve.test_command import serving
+from tests.support.needs import need_broker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -74,10 +73,7 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
-    try:
-        broker_class_path()
-    except EmbeddedBrokerError as missing:
-        pytest.skip(str(missing))
+    need_broker()
     with LagWorld("lag", tmp_path_factory.mktemp("lag"), recorded=False) as world:
         with world.job.config.open("a") as config:
             config.write("partition_metrics = true\n")

@@ -13,13 +13,13 @@ from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator_model.shard.sharding import shard_of
-from streaming.embedded import EmbeddedBrokerError, EmbeddedCluster
-from streaming.embedded.jars import broker_class_path
+from streaming.embedded import EmbeddedCluster
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
 from tests.e2e.crash_cluster import PARTITIONS, LiveCluster, now_ms
 from tests.e2e.crash_job import ROOT, Job
 from tests.support import records
+from tests.support.needs import need_broker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.timeout(1_200)]
 
@@ -42,10 +42,7 @@ TEXT_FORMAT = (
 
 @pytest.fixture(scope="module")
 def broker():
-    try:
-        broker_class_path()
-    except EmbeddedBrokerError as missing:
-        pytest.skip(str(missing))
+    need_broker()
     with EmbeddedCluster(telemetry=False, create_telemetry_topic=False) as cluster:
         yield cluster
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from streaming.embedded import EmbeddedBrokerError, EmbeddedCluster
-from streaming.embedded.jars import broker_class_path
+from streaming.embedded import EmbeddedCluster
 from streaming.telemetry_topics import TELEMETRY_TOPIC
 from tests.e2e.crash_job import ROOT, Job
 from tests.e2e.scenarios import POLL_LIMIT_MS, STALL_S, together
 from tests.e2e.world import World
+from tests.support.needs import need_broker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
@@ -70,10 +70,7 @@ def a_static_one_is_redeployed_and_another_dies(world):
 @pytest.fixture(scope="module")
 def said(tmp_path_factory):
     """What `run` stored and what `replay` prints, each as incidents and groups."""
-    try:
-        broker_class_path()
-    except EmbeddedBrokerError as missing:
-        pytest.skip(str(missing))
+    need_broker()
     folder = tmp_path_factory.mktemp("beside")
     with World("beside", folder) as world:
         job = Job(Topics(world.cluster), folder)

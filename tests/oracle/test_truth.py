@@ -121,8 +121,7 @@ ONCE_PAGED = (
     ("old", 4, "leave lines lost"),
 )
 
-# one of several shippers; two seconds ahead, a leave was told as expired in classic+moves/1, see docs/truth.md
-MISDATED = [name for name in ONE_LATE_OR_MISDATED if name.startswith("no date") and not name.endswith("2 s ahead")]
+MISDATED = [name for name in ONE_LATE_OR_MISDATED if name.startswith("no date")]
 
 # lives with moves in which a rule still pages, see docs/truth.md
 STILL_PAGED = {("share+moves/4", "one of several brokers off for 60 s")}

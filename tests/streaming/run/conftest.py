@@ -17,12 +17,12 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from coordinator_model.shard.sharding import shard_of
-from streaming.embedded import EmbeddedBrokerError, EmbeddedCluster
-from streaming.embedded.jars import broker_class_path
+from streaming.embedded import EmbeddedCluster
 from tests.benchmarks import synthetic
 from tests.benchmarks.synthetic import Member
 from tests.e2e.crash_job import processes
 from tests.streaming.run.listeners import listeners
+from tests.support.needs import need_broker
 
 PATIENCE_S = 400  # Spark starts in some ten seconds, on a machine with nothing else to do
 SESSION_MS = 10_000
@@ -31,10 +31,7 @@ DISK_MB = 64
 
 @pytest.fixture(scope="session")
 def broker():
-    try:
-        broker_class_path()
-    except EmbeddedBrokerError as missing:
-        pytest.skip(str(missing))
+    need_broker()
     with EmbeddedCluster(telemetry=False, create_telemetry_topic=False) as cluster:
         yield cluster
 
